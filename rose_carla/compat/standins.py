@@ -1,0 +1,98 @@
+"""Stand-ins for packages that are optional or slow to load: CARLA imports them all, few runs use more than one.
+
+CARLA's modules say ``import tensorflow as tf`` and ``from keras.layers import Dense`` at their top. While CARLA is
+being imported they get a stand-in for each such name; its first real use afterwards loads the real package, or raises
+:class:`~rose_carla.errors.MissingPackageError` with the extra to install.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+
+def _attribute(module: Any, name: str) -> Any:
+    """Attribute ``name`` of ``module``, importing the submodule of that name if need be, as ``from`` does."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        if not isinstance(module, ModuleType):
+            raise
+        return importlib.import_module(f"{module.__name__}.{name}")
+
+
+class StandIns:
+    """Factory of stand-ins; ``load`` turns a module name into the real module (or CARLA's view of it).
+
+    ``importing`` is true only while CARLA's own modules are executed: then attributes are not looked up but stood in
+    for, because a look-up would load the package.
+    """
+
+    def __init__(self, load: Callable[[str], Any]) -> None:
+        self.load = load
+        self.importing = False
+        self._modules: dict[str, StandInModule] = {}
+
+    @contextlib.contextmanager
+    def while_importing(self) -> Iterator[None]:
+        """Within the context attributes are stood in for."""
+        before, self.importing = self.importing, True
+        try:
+            yield
+        finally:
+            self.importing = before
+
+    def module(self, name: str) -> StandInModule:
+        """The one stand-in for module ``name``."""
+        if name not in self._modules:
+            self._modules[name] = StandInModule(name, self)
+        return self._modules[name]
+
+
+class StandInModule(ModuleType):
+    """Stands for a whole module."""
+
+    def __init__(self, name: str, stand_ins: StandIns) -> None:
+        super().__init__(name)
+        self._stand_ins = stand_ins
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if self._stand_ins.importing:
+            return StandInAttribute(self._stand_ins, self.__name__, (attribute,))
+        return _attribute(self._stand_ins.load(self.__name__), attribute)
+
+
+class StandInAttribute:
+    """Stands for something inside a module: a class named in an annotation, a function called later."""
+
+    def __init__(self, stand_ins: StandIns, module: str, path: tuple[str, ...]) -> None:
+        self._stand_ins = stand_ins
+        self._module = module
+        self._path = path
+
+    def _real(self) -> Any:
+        found = self._stand_ins.load(self._module)
+        for attribute in self._path:
+            found = _attribute(found, attribute)
+        return found
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if self._stand_ins.importing:
+            return StandInAttribute(self._stand_ins, self._module, (*self._path, attribute))
+        return getattr(self._real(), attribute)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self._real())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._stand_ins.importing:
+            # CARLA's autoencoders turn TensorFlow's eager mode off at import; our view of TensorFlow does so on load.
+            return None
+        return self._real()(*args, **kwargs)

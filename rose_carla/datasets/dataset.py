@@ -1,0 +1,235 @@
+"""A CARLA ``DataCatalog`` from any table, ours or a user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from carla.data.catalog import DataCatalog
+from pandas.api import types
+from sklearn.model_selection import train_test_split
+
+from rose_carla.datasets.encoding import nearest_valid
+from rose_carla.datasets.schema import Schema
+from rose_carla.errors import DataError, unknown_name
+
+
+class Dataset(DataCatalog):
+    """A data set with a seeded split, continuous features scaled to [0, 1] and categorical ones one-hot encoded.
+
+    Use :func:`rose_carla.datasets.load` or :func:`from_frame` to make one.
+
+    Parameters
+    ----------
+    raw
+        Table with the columns of ``schema``, checked by :func:`check_frame`.
+    schema
+        Names and roles of the columns.
+    test_size
+        Share of rows in the test split.
+    seed
+        Seed of the split, which is stratified by the target.
+
+    Examples
+    --------
+    >>> from rose_carla import datasets
+    >>> data = datasets.load("compas")
+    >>> data.df_train.shape, data.df_test.shape
+    ((4937, 8), (1235, 8))
+    """
+
+    def __init__(self, raw: pd.DataFrame, schema: Schema, test_size: float = 0.2, seed: int = 0) -> None:
+        self.schema = schema
+        self.test_size = test_size
+        self.seed = seed
+        rows = np.arange(len(raw))
+        try:
+            train, test = train_test_split(
+                rows, test_size=test_size, random_state=seed, stratify=raw[schema.target].to_numpy()
+            )
+        except ValueError as error:
+            raise DataError(
+                f"Cannot split {len(raw)} rows into train and test with test_size={test_size}: {error} "
+                "Each outcome needs at least one row on either side."
+            ) from error
+        # CARLA drops no index, so a row keeps its label through splits, factuals and counterfactuals.
+        scaling = "MinMax" if schema.continuous else "Identity"
+        super().__init__(schema.name, raw, raw.iloc[train], raw.iloc[test], scaling_method=scaling)
+
+    @property
+    def categorical(self) -> list[str]:
+        """Categorical features, by their raw names."""
+        return list(self.schema.categorical)
+
+    @property
+    def continuous(self) -> list[str]:
+        """Continuous features. Sorted: CARLA's FOCUS returns them in this order but computes in sorted order."""
+        return list(self.schema.continuous)
+
+    @property
+    def immutables(self) -> list[str]:
+        """Features that recourse may not change, by their raw names."""
+        return list(self.schema.immutables)
+
+    @property
+    def target(self) -> str:
+        """Column with the outcome, 1 = favourable."""
+        return self.schema.target
+
+    def inverse_transform(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Raw units for encoded rows; an encoding between two categories is read as the nearer one."""
+        return super().inverse_transform(nearest_valid(self, df))
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    name: str,
+    continuous: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    immutables: Iterable[str] = (),
+    favourable: Any = 1,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """A data set from a table of your own.
+
+    Parameters
+    ----------
+    frame
+        One row per person, in the units people know; no missing values.
+    target
+        Column with the outcome.
+    name
+        Name of the data set; keep it distinct, it is part of every cache key.
+    continuous, categorical
+        Feature columns. Leave both out and numeric columns are continuous, all others (also boolean) categorical;
+        give one and the rest of the columns makes the other.
+    immutables
+        Features that recourse may not change.
+    favourable
+        The value of ``target`` that people want; every other value counts as unfavourable.
+    test_size, seed
+        Share of test rows and seed of the stratified split.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be used; the message says what to change.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from rose_carla import datasets
+    >>> people = pd.DataFrame({"income": range(20), "home": ["rent", "own"] * 10, "loan": ["no", "no", "yes", "no"] * 5})
+    >>> data = datasets.from_frame(people, "loan", name="loans", favourable="yes")
+    >>> list(data.df.columns)
+    ['income', 'loan', 'home_rent']
+    """
+    _check_columns(frame, target)
+    continuous, categorical = _roles(frame, target, continuous, categorical)
+    immutables = tuple(immutables)
+    for feature in immutables:
+        if feature not in continuous + categorical:
+            raise DataError(unknown_name("immutable feature", feature, continuous + categorical))
+    schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
+    table = frame[[*continuous, *categorical, target]].copy()
+    _check_values(table, schema)
+    table[target] = _outcome(table[target], favourable)
+    for feature in categorical:
+        table[feature] = table[feature].astype(str).astype(object)
+    _check_encoded_names(table, schema)
+    return Dataset(table, schema, test_size=test_size, seed=seed)
+
+
+def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
+    """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
+    options.setdefault("name", os.path.splitext(os.path.basename(path))[0])
+    try:
+        frame = pd.read_csv(path)
+    except (FileNotFoundError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read {os.fspath(path)!r} as a CSV file: {error}") from error
+    return from_frame(frame, target, **options)
+
+
+def _check_columns(frame: pd.DataFrame, target: str) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"Expected a pandas DataFrame, got {type(frame).__name__}: wrap it in pd.DataFrame(...).")
+    repeated = sorted(set(map(str, frame.columns[frame.columns.duplicated()])))
+    if repeated:
+        raise DataError(f"Column names occur twice: {', '.join(repeated)}. Rename or drop them.")
+    odd = [column for column in frame.columns if not isinstance(column, str)]
+    if odd:
+        raise DataError(f"Column names have to be text, got {odd[:5]}: rename with frame.columns = [...].")
+    if target not in frame.columns:
+        raise DataError(unknown_name("target column", target, frame.columns))
+    if not frame.index.is_unique:
+        raise DataError("Row labels occur twice: call frame.reset_index(drop=True) first.")
+
+
+def _roles(
+    frame: pd.DataFrame, target: str, continuous: Sequence[str] | None, categorical: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    features = [column for column in frame.columns if column != target]
+    for given in (continuous, categorical):
+        for feature in given or ():
+            if feature not in features:
+                raise DataError(unknown_name("feature column", feature, features))
+    if continuous is None and categorical is None:
+        continuous = [
+            f for f in features if types.is_numeric_dtype(frame[f]) and not types.is_bool_dtype(frame[f])
+        ]
+    if continuous is None:
+        continuous = [f for f in features if f not in set(categorical or ())]
+    if categorical is None:
+        categorical = [f for f in features if f not in set(continuous)]
+    both = sorted(set(continuous) & set(categorical))
+    if both:
+        raise DataError(f"Features are both continuous and categorical: {', '.join(both)}. Choose one for each.")
+    if not continuous and not categorical:
+        raise DataError("The table has no feature column beside the target.")
+    return list(continuous), list(categorical)
+
+
+def _check_values(table: pd.DataFrame, schema: Schema) -> None:
+    if len(table) == 0:
+        raise DataError("The table has no rows.")
+    missing = table.isna().sum()
+    if missing.any():
+        counts = ", ".join(f"{column} ({count})" for column, count in missing[missing > 0].items())
+        raise DataError(f"Missing values in: {counts}. Drop those rows with frame.dropna() or fill them first.")
+    for feature in schema.continuous:
+        values = table[feature]
+        if not types.is_numeric_dtype(values) or types.is_bool_dtype(values) or types.is_complex_dtype(values):
+            raise DataError(
+                f"Continuous feature {feature!r} holds {values.dtype} values: convert it with pd.to_numeric or name "
+                "it in categorical=[...]."
+            )
+        if not np.isfinite(values.to_numpy(dtype=float)).all():
+            raise DataError(f"Continuous feature {feature!r} holds infinite values: drop or cap those rows.")
+
+
+def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
+    outcome = (values == favourable).astype("int64")
+    if outcome.nunique() < 2:
+        found = ", ".join(map(repr, list(values.unique())[:5]))
+        which = "every row" if outcome.iloc[0] == 1 else "no row"
+        raise DataError(
+            f"The target has {which} with the favourable outcome {favourable!r} (values: {found}): pass favourable=... "
+            "or use data with both outcomes."
+        )
+    return outcome
+
+
+def _check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
+    """CARLA names an encoded column ``feature_category``; two features must not end up with the same one."""
+    names = list(schema.continuous) + [schema.target]
+    for feature in schema.categorical:
+        names += [f"{feature}_{category}" for category in table[feature].unique()]
+    repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if repeated:
+        raise DataError(f"Encoded columns would collide: {', '.join(repeated[:5])}. Rename one of the features.")

@@ -1,0 +1,22 @@
+"""Classifiers: the paper's two in torch, and any fitted one as a CARLA ``MLModel``."""
+
+from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
+from rose_carla.models.negatives import negative_instances
+from rose_carla.models.network import Network
+from rose_carla.models.training import TrainingSettings, accuracy, paper_settings, train
+from rose_carla.models.wrap import to_tensorflow, wrap
+
+__all__ = [
+    "EncodedModel",
+    "Network",
+    "SklearnModel",
+    "TensorFlowModel",
+    "TorchModel",
+    "TrainingSettings",
+    "accuracy",
+    "negative_instances",
+    "paper_settings",
+    "to_tensorflow",
+    "train",
+    "wrap",
+]

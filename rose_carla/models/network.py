@@ -1,0 +1,50 @@
+"""The paper's two classifiers as torch modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+class Network(nn.Module):
+    """Fully connected ReLU network with a softmax over two outcomes; no hidden layer makes logistic regression.
+
+    Parameters
+    ----------
+    inputs
+        Number of encoded features.
+    hidden
+        Width of each hidden layer.
+    generator
+        Source of the initial weights; without one they are zero, to be loaded over.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Network(3, (50,))(torch.zeros(1, 3))
+    tensor([[0.5000, 0.5000]], grad_fn=<SoftmaxBackward0>)
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int] = (), generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        widths = [inputs, *hidden, 2]
+        self.layers = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, wide, narrow) for wide, narrow in zip(widths, widths[1:], strict=False)
+        )
+        for layer in self.layers:
+            for parameter in (layer.weight, layer.bias):
+                bound = 1 / math.sqrt(layer.in_features) if generator is not None else 0.0
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Values before the softmax, shape (n, 2)."""
+        for layer in self.layers[:-1]:
+            x = torch.relu(layer(x))
+        return self.layers[-1](x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Probabilities of the two outcomes, shape (n, 2)."""
+        return torch.softmax(self.logits(x), dim=-1)

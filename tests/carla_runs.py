@@ -1,0 +1,145 @@
+"""How each of CARLA's thirteen catalog methods is run in the tests: model, hyper-parameters, needs.
+
+The table in ``docs/carla.md`` is generated from this list (``python tests/carla_runs.py``) and a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Sizes of the autoencoders on COMPAS: small, they only have to run.
+_VAE = {"train": True, "epochs": 3, "lr": 1e-3, "batch_size": 64}
+
+
+@dataclass(frozen=True)
+class CarlaRun:
+    """One method on one kind of model.
+
+    Parameters
+    ----------
+    method
+        Name in ``carla.recourse_methods``.
+    model
+        Kind of model: torch, tensorflow, sklearn, xgboost or scm.
+    needs
+        Import names of the optional packages that the run uses.
+    hyperparams
+        From the number of encoded features to the method's hyper-parameters.
+    every_measure
+        Whether all of CARLA's measures run; constraint violation crashes for forests in CARLA itself.
+    note
+        What a user should know.
+    """
+
+    method: str
+    model: str
+    needs: tuple[str, ...]
+    hyperparams: Callable[[int], dict[str, Any]] = field(repr=False)
+    every_measure: bool = True
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        """Name of the run in test reports."""
+        return f"{self.method}-{self.model}"
+
+
+def _wachter(width: int) -> dict[str, Any]:
+    return {"loss_type": "MSE", "y_target": [1], "binary_cat_features": True}
+
+
+def _dice(width: int) -> dict[str, Any]:
+    return {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1}
+
+
+def _face(width: int) -> dict[str, Any]:
+    return {"mode": "knn", "fraction": 0.2}
+
+
+def _focus(width: int) -> dict[str, Any]:
+    return {
+        "optimizer": "adam",
+        "lr": 0.01,
+        "n_class": 2,
+        "n_iter": 100,
+        "sigma": 10.0,
+        "temperature": 1.0,
+        "distance_weight": 0.01,
+        "distance_func": "l1",
+    }
+
+
+def _cem(width: int) -> dict[str, Any]:
+    return {
+        "data_name": "compas",
+        "max_iterations": 60,
+        "binary_search_steps": 4,
+        "kappa": 0.1,
+        "gamma": 1.0,
+        "mode": "PN",
+        "num_classes": 2,
+        "ae_params": {"hidden_layer": [width, 5], "train_ae": True, "epochs": 2},
+    }
+
+
+def _causal(width: int) -> dict[str, Any]:
+    from carla.recourse_methods.catalog.causal_recourse import constraints, samplers
+
+    return {
+        "optimization_approach": "brute_force",
+        "num_samples": 10,
+        "constraint_handle": constraints.point_constraint,
+        "sampler_handle": samplers.sample_true_m0,
+    }
+
+
+CARLA_RUNS = (
+    CarlaRun("Wachter", "torch", (), _wachter, note="use loss MSE with y_target [1]: its BCE crashes"),
+    CarlaRun("GrowingSpheres", "torch", (), lambda width: {}, note="renumbers the index"),
+    CarlaRun("GrowingSpheres", "tensorflow", ("tensorflow", "tf_keras"), lambda width: {}),
+    CarlaRun("Dice", "torch", ("dice_ml",), _dice, note="renumbers the index"),
+    CarlaRun("Dice", "tensorflow", ("dice_ml", "tensorflow", "tf_keras"), _dice),
+    CarlaRun("Face", "torch", (), _face, note="crashes without immutables; renumbers the index"),
+    CarlaRun(
+        "ActionableRecourse",
+        "torch",
+        ("recourse", "cplex", "lime"),
+        lambda width: {"fs_size": 30, "discretize": False, "sample": True},
+        note="binary categories only",
+    ),
+    CarlaRun(
+        "CCHVAE",
+        "torch",
+        (),
+        lambda width: {"data_name": "compas", "max_iter": 200, "vae_params": {**_VAE, "layers": [width, 8, 4]}},
+        note="binary categories only",
+    ),
+    CarlaRun(
+        "CRUD",
+        "torch",
+        (),
+        lambda width: {"data_name": "compas", "max_iter": 200, "vae_params": {**_VAE, "layers": [width, 8, 4]}},
+    ),
+    CarlaRun(
+        "Clue",
+        "torch",
+        (),
+        lambda width: {"data_name": "compas", "epochs": 1, "latent_dim": 6, "width": 10, "depth": 2},
+    ),
+    CarlaRun(
+        "Revise",
+        "torch",
+        (),
+        lambda width: {"data_name": "compas", "max_iter": 200, "vae_params": {**_VAE, "layers": [width, 8, 4]}},
+    ),
+    CarlaRun("FeatureTweak", "sklearn", (), lambda width: {"eps": 0.1}, False, "forests on continuous features"),
+    CarlaRun("FeatureTweak", "xgboost", ("xgboost",), lambda width: {"eps": 0.1}, False, "continuous features"),
+    CarlaRun(
+        "FOCUS", "sklearn", ("tensorflow", "tf_keras", "xgboost"), _focus, False, "forests on continuous features"
+    ),
+    CarlaRun("FOCUS", "xgboost", ("tensorflow", "tf_keras", "xgboost"), _focus, False, "continuous features"),
+    CarlaRun("CEM", "tensorflow", ("tensorflow", "tf_keras"), _cem),
+    CarlaRun("CausalRecourse", "scm", ("causalgraphicalmodels",), _causal, note="a structural causal model's data"),
+)
