@@ -12,8 +12,6 @@ from types import ModuleType
 from rose_carla import compat, errors
 from rose_carla._version import __version__
 
-
-
 __all__ = ["__version__", "compat", "datasets", "errors", "models"]
 
 compat.activate()

@@ -143,3 +143,36 @@ CARLA_RUNS = (
     CarlaRun("CEM", "tensorflow", ("tensorflow", "tf_keras"), _cem),
     CarlaRun("CausalRecourse", "scm", ("causalgraphicalmodels",), _causal, note="a structural causal model's data"),
 )
+
+
+def build(run: CarlaRun, mlmodel: Any, width: int) -> Any:
+    """The method of ``run`` for a model; three of CARLA's constructors have an order of arguments of their own."""
+    import carla.recourse_methods
+
+    method = getattr(carla.recourse_methods, run.method)
+    hyperparams = run.hyperparams(width)
+    if run.method == "Clue":
+        return method(mlmodel.data, mlmodel, hyperparams)
+    if run.method == "Revise":
+        return method(mlmodel, mlmodel.data, hyperparams)
+    if run.method == "CEM":
+        return method(mlmodel.session, mlmodel, hyperparams)
+    if run.method == "CausalRecourse":
+        hyperparams["scm"] = mlmodel.data.scm
+    return method(mlmodel, hyperparams)
+
+
+def table() -> str:
+    """The table of ``docs/carla.md``."""
+    from rose_carla.compat.extras import OPTIONAL_PACKAGES
+
+    lines = ["| method | model | extras to install | CARLA's measures | note |", "|---|---|---|---|---|"]
+    for run in CARLA_RUNS:
+        extras = dict.fromkeys(extra for need in run.needs for extra in OPTIONAL_PACKAGES[need][0].split(","))
+        measures = "all" if run.every_measure else "all but constraint violation"
+        lines.append(f"| {run.method} | {run.model} | {', '.join(extras) or 'none'} | {measures} | {run.note} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

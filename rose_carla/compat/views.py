@@ -58,14 +58,13 @@ NUMPY = View(
 TORCH = View(torch, load=functools.partial(torch.load, weights_only=False))
 
 
-
 @functools.cache
 def sklearn() -> ModuleType:
     """scikit-learn with the ``OneHotEncoder`` of 0.23; loaded late because it takes a second."""
     real = importlib.import_module("sklearn")
     preprocessing = importlib.import_module("sklearn.preprocessing")
 
-    class OneHotEncoder(preprocessing.OneHotEncoder):  # type: ignore[name-defined, misc]
+    class OneHotEncoder(preprocessing.OneHotEncoder):  # type: ignore[name-defined]
         """``get_feature_names`` as before scikit-learn 1.2, and data without any categorical column."""
 
         def fit(self, X: Any, y: Any = None) -> Any:
@@ -137,7 +136,7 @@ def xgboost_1() -> ModuleType:
     """
     real = import_optional("xgboost")
 
-    class XGBClassifier(real.XGBClassifier):  # type: ignore[name-defined, misc]
+    class XGBClassifier(real.XGBClassifier):  # type: ignore[name-defined]
         def __init__(self, *, base_score: Any = 0.5, **kwargs: Any) -> None:
             super().__init__(base_score=base_score, **kwargs)
 

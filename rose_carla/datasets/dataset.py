@@ -125,7 +125,8 @@ def from_frame(
     --------
     >>> import pandas as pd
     >>> from rose_carla import datasets
-    >>> people = pd.DataFrame({"income": range(20), "home": ["rent", "own"] * 10, "loan": ["no", "no", "yes", "no"] * 5})
+    >>> homes, loans = ["rent", "own"] * 10, ["no", "no", "yes", "no"] * 5
+    >>> people = pd.DataFrame({"income": range(20), "home": homes, "loan": loans})
     >>> data = datasets.from_frame(people, "loan", name="loans", favourable="yes")
     >>> list(data.df.columns)
     ['income', 'loan', 'home_rent']
@@ -180,9 +181,7 @@ def _roles(
             if feature not in features:
                 raise DataError(unknown_name("feature column", feature, features))
     if continuous is None and categorical is None:
-        continuous = [
-            f for f in features if types.is_numeric_dtype(frame[f]) and not types.is_bool_dtype(frame[f])
-        ]
+        continuous = [f for f in features if types.is_numeric_dtype(frame[f]) and not types.is_bool_dtype(frame[f])]
     if continuous is None:
         continuous = [f for f in features if f not in set(categorical or ())]
     if categorical is None:
@@ -227,7 +226,7 @@ def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
 
 def _check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
     """CARLA names an encoded column ``feature_category``; two features must not end up with the same one."""
-    names = list(schema.continuous) + [schema.target]
+    names = [*schema.continuous, schema.target]
     for feature in schema.categorical:
         names += [f"{feature}_{category}" for category in table[feature].unique()]
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []

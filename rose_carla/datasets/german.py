@@ -102,9 +102,7 @@ SCHEMAS = {
 
 def frame(form: str = "coded") -> pd.DataFrame:
     """The table in one of the two forms; target 1 = good credit risk (700 rows)."""
-    raw = pd.read_csv(
-        raw_file("german/german.data"), sep=" ", header=None, names=[*_ATTRIBUTES, _TARGET], dtype=str
-    )
+    raw = pd.read_csv(raw_file("german/german.data"), sep=" ", header=None, names=[*_ATTRIBUTES, _TARGET], dtype=str)
     table = pd.DataFrame(index=raw.index)
     for number, column in enumerate(_ATTRIBUTES, start=1):
         if column in _NUMBERS:

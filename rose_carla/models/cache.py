@@ -48,7 +48,7 @@ def write(path: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, header=np.array(header), **arrays)
+            np.savez(file, **{**arrays, "header": np.array(header)})  # type: ignore[arg-type]
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

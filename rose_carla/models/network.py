@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -32,11 +33,11 @@ class Network(nn.Module):
         super().__init__()
         widths = [inputs, *hidden, 2]
         self.layers = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, wide, narrow) for wide, narrow in zip(widths, widths[1:], strict=False)
+            nn.utils.skip_init(nn.Linear, wide, narrow) for wide, narrow in itertools.pairwise(widths)
         )
-        for layer in self.layers:
-            for parameter in (layer.weight, layer.bias):
-                bound = 1 / math.sqrt(layer.in_features) if generator is not None else 0.0
+        for wide, layer in zip(widths, self.layers, strict=False):
+            for parameter in layer.parameters():
+                bound = 1 / math.sqrt(wide) if generator is not None else 0.0
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:

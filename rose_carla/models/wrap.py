@@ -10,10 +10,10 @@ import pandas as pd
 import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
+from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from rose_carla.compat import import_optional
 from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
@@ -84,10 +84,7 @@ def to_tensorflow(model: TorchModel) -> TensorFlowModel:
     """The same classifier with the same weights as a Keras network, for CARLA's CEM (extra ``tensorflow``)."""
     if not isinstance(model.raw_model, Network):
         raise ModelError("Only classifiers made by rose_carla.models.train have a known architecture to translate.")
-    import_optional("tensorflow")
-    from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow  # its Keras: the one CARLA's methods use
-
-    layers = list(model.raw_model.layers)
+    layers = [layer for layer in model.raw_model.layers if isinstance(layer, torch.nn.Linear)]
     keras = carla_tensorflow.Sequential()
     for position, layer in enumerate(layers):
         last = position == len(layers) - 1
@@ -97,6 +94,7 @@ def to_tensorflow(model: TorchModel) -> TensorFlowModel:
             )
         )
     keras.set_weights([array for layer in layers for array in (layer.weight.numpy().T, layer.bias.numpy())])
+    # Dense and Sequential come from CARLA's own module, so the network lives in the Keras that CARLA's methods use.
     return TensorFlowModel(model.data, keras, model.feature_input_order)
 
 
@@ -142,7 +140,9 @@ def _wrap_torch(
         ) from error
     shape = tuple(values.shape)
     if shape not in ((len(rows), 2), (len(rows), 1), (len(rows),)):
-        raise ModelError(f"The torch module returns shape {shape} for {len(rows)} rows: expected (n, 2), (n, 1) or (n,).")
+        raise ModelError(
+            f"The torch module returns shape {shape} for {len(rows)} rows: expected (n, 2), (n, 1) or (n,)."
+        )
     if not torch.isfinite(values).all():
         raise ModelError("The torch module returns values that are not finite on training rows.")
     return TorchModel(data, TwoProbabilities(module, output or _kind_of(values)), order)
@@ -151,7 +151,9 @@ def _wrap_torch(
 def _kind_of(values: torch.Tensor) -> str:
     inside = bool(((values >= 0) & (values <= 1)).all())
     if values.dim() == 2 and values.shape[1] == 2:
-        inside = inside and bool(torch.allclose(values.sum(dim=1), torch.ones(len(values), dtype=values.dtype), atol=1e-4))
+        inside = inside and bool(
+            torch.allclose(values.sum(dim=1), torch.ones(len(values), dtype=values.dtype), atol=1e-4)
+        )
     return "probability" if inside else "logit"
 
 
@@ -184,7 +186,7 @@ def _wrap_estimator(
         probabilities(data.df_train[order].to_numpy(dtype=float)[:2])
     except ValueError as error:
         raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error}") from error
-    backend = "xgboost" if type(model).__module__.partition(".")[0] == "xgboost" or _is_xgboost(model) else "sklearn"
+    backend = "xgboost" if _is_xgboost(model) else "sklearn"
     return SklearnModel(data, model, order, probabilities, backend)
 
 

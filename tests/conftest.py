@@ -1,0 +1,49 @@
+"""Shared fixtures: the paper's data sets and classifiers, made once per test process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+# CARLA and we keep trained models below these; tests must not read or leave anything in the user's home.
+_HOME = tempfile.mkdtemp(prefix="rose_carla_tests_")
+os.environ.update(
+    HOME=_HOME,
+    ROSE_CARLA_CACHE=os.path.join(_HOME, "cache"),
+    CF_MODELS=os.path.join(_HOME, "carla"),
+    MPLBACKEND="agg",
+    TF_CPP_MIN_LOG_LEVEL="3",
+    CUDA_VISIBLE_DEVICES="-1",
+)
+
+import pytest
+import torch
+
+from rose_carla import datasets, models
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def compas():
+    return datasets.load("compas")
+
+
+@pytest.fixture(scope="session")
+def german():
+    return datasets.load("german")
+
+
+@pytest.fixture(scope="session")
+def adult():
+    return datasets.load("adult")
+
+
+@pytest.fixture(scope="session")
+def compas_ann(compas):
+    return models.train(compas, "ann")
+
+
+@pytest.fixture(scope="session")
+def compas_linear(compas):
+    return models.train(compas, "linear")
