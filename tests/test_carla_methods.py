@@ -70,7 +70,10 @@ def test_runs_through_carlas_benchmark(run, mlmodel):
     assert len(benchmark._counterfactuals) == _FEW
     found = benchmark._counterfactuals[model.feature_input_order].dropna()
     assert measures["Success_Rate"].iloc[0] == len(found) / _FEW
-    assert (model.predict_proba(found).argmax(axis=1) == 1).all()
+    if run.checks_outcome:
+        assert (model.predict_proba(found).argmax(axis=1) == 1).all()
+    else:
+        assert (found != factuals[model.feature_input_order]).any(axis=None)
     assert measures["Average_Time"].iloc[0] > 0
 
 
