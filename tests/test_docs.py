@@ -18,7 +18,7 @@ def test_readme_example_runs_as_printed():
     (example,) = python_blocks("README.md")
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "priors_count" in done.stdout
+    assert "two_year_recid" in done.stdout
     assert len([line for line in example.splitlines() if line]) == 5
 
 
