@@ -22,6 +22,10 @@ class ModelError(RoseCarlaError, ValueError):
     """A classifier cannot be trained, wrapped or called as it is."""
 
 
+class NoiseError(RoseCarlaError, ValueError):
+    """A density, a noise or a plan of actions cannot be computed as asked."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Sentence for an unknown ``name`` of some ``kind``, with the closest known name first.
 

@@ -1,0 +1,265 @@
+"""K(X): a Gaussian kernel density estimate of the training rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from carla.models.api import MLModel
+
+from rose_carla.errors import NoiseError
+from rose_carla.noise import kernels
+
+_CHUNK = 8_000_000
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """The points in single precision, in boxes and shelves; see :mod:`.kernels`."""
+
+    order: np.ndarray  # number of a point in boxes -> number of a point of the density
+    points: np.ndarray
+    box_low: np.ndarray
+    box_high: np.ndarray
+    shelf_low: np.ndarray
+    shelf_high: np.ndarray
+
+
+class Density:
+    r"""Gaussian kernel density estimate with one full covariance matrix.
+
+    .. math:: K(x) = \frac{1}{n} \sum_{j=1}^n N(x;\, x_j, H), \qquad H = f^2 \Sigma + \rho I
+
+    with the covariance :math:`\Sigma` of the rows and Scott's factor :math:`f = n^{-1/(d+4)}`: the estimate of
+    ``scipy.stats.gaussian_kde``, plus a ridge :math:`\rho` that keeps it proper for constant, collinear and one-hot
+    encoded columns.
+
+    Parameters
+    ----------
+    bandwidth
+        ``"scott"``, ``"silverman"`` or the factor itself.
+    ridge
+        Variance added in every direction; features are in [0, 1], so the default is a standard deviation of 0.001.
+    max_points
+        With more rows than that, so many are drawn as kernel centres. Covariance and factor stay those of all rows: a
+        smaller sample with the bandwidth of its own size would be a different, wider density.
+    seed
+        Seed of that draw.
+
+    Attributes
+    ----------
+    points_ : (n, d) array
+        Kernel centres.
+    covariance_ : (d, d) array
+        H.
+    factor_ : float
+        Scott's factor, or the one given.
+    n_rows_ : int
+        Rows it was fitted on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import gaussian_kde
+    >>> rows = np.random.default_rng(0).normal(size=(50, 2))
+    >>> density = Density(ridge=0).fit(rows)
+    >>> bool(np.allclose(density.log_density(rows), gaussian_kde(rows.T).logpdf(rows.T)))
+    True
+    """
+
+    def __init__(
+        self, bandwidth: str | float = "scott", ridge: float = 1e-6, max_points: int = 50_000, seed: int = 0
+    ) -> None:
+        self.bandwidth = bandwidth
+        self.ridge = ridge
+        self.max_points = max_points
+        self.seed = seed
+
+    def fit(self, rows: np.ndarray) -> Density:
+        """Fit on ``rows`` of shape (n, d), n at least 2.
+
+        Raises
+        ------
+        NoiseError
+            If rows or parameters cannot be used.
+        """
+        rows = np.array(rows, dtype=float)
+        if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
+            raise NoiseError(f"A density needs at least 2 rows and 1 column, got an array of shape {rows.shape}.")
+        if not np.isfinite(rows).all():
+            raise NoiseError("The rows of a density must not hold missing or infinite values.")
+        if self.ridge < 0 or self.max_points < 2:
+            raise NoiseError(f"ridge must not be negative nor max_points below 2, got {self.ridge}, {self.max_points}.")
+        self.n_rows_, width = rows.shape
+        self.factor_ = self._factor(self.n_rows_, width)
+        covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
+        self.covariance_ = covariance + self.ridge * np.eye(width)
+        eigenvalues, self._rotation = np.linalg.eigh(self.covariance_)
+        if eigenvalues[0] <= 0:
+            raise NoiseError("Some columns are constant or collinear: a density of them needs a ridge above 0.")
+        self._kernel_variance = eigenvalues
+        if len(rows) > self.max_points:
+            chosen = np.random.default_rng(self.seed).choice(len(rows), self.max_points, replace=False)
+            rows = rows[np.sort(chosen)]
+        self.points_ = rows
+        self._rotated = rows @ self._rotation
+        self._boxes = _boxes(self._rotated, eigenvalues)
+        return self
+
+    @classmethod
+    def of(cls, mlmodel: MLModel, outcome: int | None = None, **options: object) -> Density:
+        """Density of the training rows of a model's data set, of one outcome only if given."""
+        frame = mlmodel.data.df_train
+        if outcome is not None:
+            frame = frame[frame[mlmodel.data.target] == outcome]
+        return cls(**options).fit(frame[mlmodel.feature_input_order].to_numpy(dtype=float))  # type: ignore[arg-type]
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self.points_.shape[1]
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Log of the density at ``states`` of shape (b, d)."""
+        states = self.check_states(states)
+        scale = np.broadcast_to(self._kernel_variance**-0.5, states.shape)
+        sums = kernels.log_sums(states @ self._rotation, np.ascontiguousarray(scale), self._rotated)
+        normaliser = 0.5 * (self.width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
+        return sums - math.log(len(self.points_)) - normaliser
+
+    def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Log of w_j, the share of each kernel in N(x, variance I) K, shape (b, n); each row's weights add up to 1."""
+        total = variance[:, None] + self._kernel_variance
+        scaled, points = (states @ self._rotation) * total**-0.5, self._rotated
+        log_weights = np.empty((len(states), len(points)))
+        for i, row in enumerate(scaled):
+            gaps = points * total[i] ** -0.5 - row
+            log_weights[i] = -0.5 * np.einsum("jk,jk->j", gaps, gaps)
+        log_weights -= log_weights.max(axis=1, keepdims=True)
+        return log_weights - np.log(np.exp(log_weights).sum(axis=1, keepdims=True))
+
+    def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
+        """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`.
+
+        Parameters
+        ----------
+        states, variance
+            (b, d) and (b,), variance above 0.
+        n_samples
+            Draws for each state.
+        seeds
+            (b,) uint64: state i's draws depend on its own seed alone.
+        """
+        boxes = self._boxes
+        drawn = np.empty((len(states), n_samples), dtype=np.int64)
+        kernels.draw_points(
+            states,
+            variance,
+            self._rotation,
+            self._kernel_variance,
+            boxes.points,
+            len(self.points_),
+            boxes.box_low,
+            boxes.box_high,
+            boxes.shelf_low,
+            boxes.shelf_high,
+            seeds,
+            drawn,
+        )
+        numbers = boxes.order[drawn]
+        for i in np.flatnonzero(drawn[:, 0] == kernels.FAR_AWAY):
+            cumulative = np.exp(self.log_weights(states[i : i + 1], variance[i : i + 1])[0]).cumsum()
+            levels = np.random.default_rng(int(seeds[i])).random(n_samples) * cumulative[-1]
+            numbers[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
+        return numbers
+
+    def blend(
+        self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray
+    ) -> np.ndarray:
+        """Points of N(m_j, C): the product of the noise around a state and the kernel ``numbers`` drawn for it.
+
+        ``states`` (b, d), ``variance`` (b,), ``numbers`` (b, n), ``normals`` (b, n, d) standard normal; (b, n, d) out.
+        """
+        blended = np.empty(normals.shape)
+        kernels.blend(
+            states, variance, self._rotation, self._kernel_variance, self._rotated, numbers, normals, blended
+        )
+        return blended
+
+    def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """m_j of every kernel for every state, shape (b, n, d)."""
+        numbers = np.broadcast_to(np.arange(len(self.points_)), (len(states), len(self.points_)))
+        return self.blend(states, variance, numbers, np.zeros((*numbers.shape, self.width)))
+
+    def component_covariance(self, variance: np.ndarray) -> np.ndarray:
+        """C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
+        spread = variance[:, None]
+        diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
+        return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
+
+    def check_states(self, states: np.ndarray) -> np.ndarray:
+        """``states`` as an array of shape (b, d), or an error that says what is wrong with it."""
+        states = np.asarray(states, dtype=float)
+        if states.ndim != 2 or states.shape[1] != self.width:
+            raise NoiseError(f"Expected states of shape (b, {self.width}), got {states.shape}.")
+        if len(states) == 0:
+            raise NoiseError("The batch of states is empty.")
+        if not np.isfinite(states).all():
+            raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
+        return states
+
+    def _factor(self, n: int, d: int) -> float:
+        if self.bandwidth == "scott":
+            return n ** (-1.0 / (d + 4))
+        if self.bandwidth == "silverman":
+            return (n * (d + 2) / 4.0) ** (-1.0 / (d + 4))
+        if isinstance(self.bandwidth, (int, float)) and self.bandwidth > 0:
+            return float(self.bandwidth)
+        raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
+
+
+def _boxes(points: np.ndarray, kernel_variance: np.ndarray) -> _Boxes:
+    """Put near points into one box, near boxes onto one shelf: halve the widest side until a box is left."""
+    n, width = points.shape
+    scaled = points * (kernel_variance + 0.0005) ** -0.5
+    order = np.arange(n)
+    n_boxes = -(-n // kernels.BOX)
+    todo = [(0, n_boxes)]
+    while todo:
+        first, last = todo.pop()
+        if last - first == 1:
+            continue
+        half = (first + last) // 2
+        if last - first > kernels.BOXES:  # keep shelves whole
+            half = max(first // kernels.BOXES + 1, round(half / kernels.BOXES)) * kernels.BOXES
+        start, cut, stop = first * kernels.BOX, half * kernels.BOX, min(last * kernels.BOX, n)
+        inside = scaled[order[start:stop]]
+        side = np.argmax(inside.max(axis=0) - inside.min(axis=0))
+        order[start:stop] = order[start:stop][np.argpartition(inside[:, side], cut - start)]
+        todo += [(first, half), (half, last)]
+    # Faces come from the single precision values that distances will be computed with.
+    blocks = np.full((n_boxes * kernels.BOX, width), kernels.NOWHERE, dtype=np.float32)
+    blocks[:n] = points[order]
+    blocks = blocks.reshape(n_boxes, kernels.BOX, width)
+    real = np.where(blocks < kernels.NOWHERE, blocks, -kernels.NOWHERE)
+    box_low, box_high = _grouped(blocks.min(axis=1)), _grouped(real.max(axis=1))
+    shelf_low = box_low.min(axis=2)
+    shelf_high = np.where(box_low < kernels.NOWHERE, box_high, -kernels.NOWHERE).max(axis=2)
+    return _Boxes(
+        order,
+        np.ascontiguousarray(blocks.transpose(0, 2, 1)),
+        box_low,
+        box_high,
+        _grouped(shelf_low),
+        _grouped(shelf_high),
+    )
+
+
+def _grouped(faces: np.ndarray) -> np.ndarray:
+    """(m, d) faces as (groups, d, BOXES); what does not exist is nowhere."""
+    m, width = faces.shape
+    groups = -(-m // kernels.BOXES)
+    padded = np.full((groups * kernels.BOXES, width), kernels.NOWHERE, dtype=np.float32)
+    padded[:m] = faces
+    return np.ascontiguousarray(padded.reshape(groups, kernels.BOXES, width).transpose(0, 2, 1))
