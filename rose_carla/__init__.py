@@ -7,17 +7,21 @@ load on first use, so the import itself stays quick.
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from rose_carla import compat, errors
 from rose_carla._version import __version__
 
-__all__ = ["__version__", "compat", "datasets", "errors", "models"]
+__all__ = ["Benchmark", "__version__", "compat", "datasets", "errors", "metrics", "models", "noise"]
 
 compat.activate()
 
+_SUBPACKAGES = ("datasets", "metrics", "models", "noise")
 
-def __getattr__(name: str) -> ModuleType:
-    if name in ("datasets", "models"):
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"rose_carla.{name}")
+    if name == "Benchmark":
+        return importlib.import_module("rose_carla.metrics").Benchmark
     raise AttributeError(f"module 'rose_carla' has no attribute {name!r}")

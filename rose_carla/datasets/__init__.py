@@ -6,7 +6,7 @@ import dataclasses
 
 from rose_carla.datasets import adult, compas, german
 from rose_carla.datasets.dataset import Dataset, from_csv, from_frame
-from rose_carla.datasets.encoding import encoded_columns, nearest_valid
+from rose_carla.datasets.encoding import encoded_columns, feature_groups, nearest_valid, project_categories
 from rose_carla.datasets.schema import Schema
 from rose_carla.errors import DataError, unknown_name
 
@@ -15,10 +15,12 @@ __all__ = [
     "Dataset",
     "Schema",
     "encoded_columns",
+    "feature_groups",
     "from_csv",
     "from_frame",
     "load",
     "nearest_valid",
+    "project_categories",
 ]
 
 #: The paper's data sets, in the paper's order.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
@@ -34,18 +36,41 @@ def _categories(data: DataCatalog, feature: str) -> np.ndarray:
     return data.encoder.categories_[list(data.categorical).index(feature)]
 
 
+def feature_groups(data: DataCatalog, columns: Sequence[str]) -> dict[str, list[int]]:
+    """Positions among encoded ``columns`` of each feature, continuous ones included."""
+    encoded = encoded_columns(data)
+    position = {column: i for i, column in enumerate(columns)}
+    groups = {}
+    for feature in [*data.continuous, *data.categorical]:
+        found = [position[column] for column in encoded.get(feature, [feature]) if column in position]
+        if found:
+            groups[feature] = found
+    return groups
+
+
+def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarray) -> np.ndarray:
+    """``rows`` over encoded ``columns`` with every categorical feature at its nearest valid encoding; NaN stays."""
+    projected = np.array(rows, dtype=float)
+    groups = feature_groups(data, columns)
+    for feature in data.categorical:
+        if feature not in groups:
+            continue
+        block = projected[:, groups[feature]]
+        unknown = np.isnan(block).any(axis=1)
+        if data._identity_encoding or len(groups[feature]) < len(_categories(data, feature)):
+            valid = (block > 0.5).astype(float)
+        else:
+            valid = np.zeros_like(block)
+            valid[np.arange(len(block)), np.where(np.isnan(block), -np.inf, block).argmax(axis=1)] = 1.0
+        valid[unknown] = np.nan
+        projected[:, groups[feature]] = valid
+    return projected
+
+
 def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:
     """``encoded`` with every categorical feature moved to the nearest valid encoding; NaN rows stay NaN."""
+    columns = [column for group in encoded_columns(data).values() for column in group]
     valid = encoded.copy()
-    for feature, columns in encoded_columns(data).items():
-        block = valid[columns].to_numpy(dtype=float)
-        unknown = np.isnan(block).any(axis=1)
-        if len(columns) < len(_categories(data, feature)):
-            projected = (block > 0.5).astype(float)
-        else:
-            projected = np.zeros_like(block)
-            filled = np.where(np.isnan(block), -np.inf, block)
-            projected[np.arange(len(block)), filled.argmax(axis=1)] = 1.0
-        projected[unknown] = np.nan
-        valid[columns] = projected
+    if columns:
+        valid[columns] = project_categories(data, columns, encoded[columns].to_numpy(dtype=float))
     return valid

@@ -3,6 +3,7 @@
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.negatives import negative_instances
 from rose_carla.models.network import Network
+from rose_carla.models.outcome import favourable, probability
 from rose_carla.models.training import TrainingSettings, accuracy, paper_settings, train
 from rose_carla.models.wrap import to_tensorflow, wrap
 
@@ -14,8 +15,10 @@ __all__ = [
     "TorchModel",
     "TrainingSettings",
     "accuracy",
+    "favourable",
     "negative_instances",
     "paper_settings",
+    "probability",
     "to_tensorflow",
     "train",
     "wrap",

@@ -1,0 +1,30 @@
+"""The paper's noise model: density, plausible noise, accumulated noise, invalidation rate."""
+
+from rose_carla.noise.accumulated import execute, noisy_step, one_shot_plan, unit_actions
+from rose_carla.noise.density import Density
+from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise
+from rose_carla.noise.invalidation import (
+    InvalidationRate,
+    accumulated_invalidation_rate,
+    common_noise,
+    invalidation_rate,
+    linear_invalidation_rate,
+    wilson_interval,
+)
+
+__all__ = [
+    "Density",
+    "GaussianNoise",
+    "InvalidationRate",
+    "Noise",
+    "PlausibleNoise",
+    "accumulated_invalidation_rate",
+    "common_noise",
+    "execute",
+    "invalidation_rate",
+    "linear_invalidation_rate",
+    "noisy_step",
+    "one_shot_plan",
+    "unit_actions",
+    "wilson_interval",
+]

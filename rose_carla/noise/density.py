@@ -11,8 +11,6 @@ from carla.models.api import MLModel
 from rose_carla.errors import NoiseError
 from rose_carla.noise import kernels
 
-_CHUNK = 8_000_000
-
 
 @dataclass(frozen=True)
 class _Boxes:
@@ -122,7 +120,7 @@ class Density:
 
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Log of the density at ``states`` of shape (b, d)."""
-        states = self.check_states(states)
+        states = check_states(states, self.width)
         scale = np.broadcast_to(self._kernel_variance**-0.5, states.shape)
         sums = kernels.log_sums(states @ self._rotation, np.ascontiguousarray(scale), self._rotated)
         normaliser = 0.5 * (self.width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
@@ -174,17 +172,13 @@ class Density:
             numbers[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
         return numbers
 
-    def blend(
-        self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray
-    ) -> np.ndarray:
+    def blend(self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
         """Points of N(m_j, C): the product of the noise around a state and the kernel ``numbers`` drawn for it.
 
         ``states`` (b, d), ``variance`` (b,), ``numbers`` (b, n), ``normals`` (b, n, d) standard normal; (b, n, d) out.
         """
         blended = np.empty(normals.shape)
-        kernels.blend(
-            states, variance, self._rotation, self._kernel_variance, self._rotated, numbers, normals, blended
-        )
+        kernels.blend(states, variance, self._rotation, self._kernel_variance, self._rotated, numbers, normals, blended)
         return blended
 
     def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -198,17 +192,6 @@ class Density:
         diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
         return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
 
-    def check_states(self, states: np.ndarray) -> np.ndarray:
-        """``states`` as an array of shape (b, d), or an error that says what is wrong with it."""
-        states = np.asarray(states, dtype=float)
-        if states.ndim != 2 or states.shape[1] != self.width:
-            raise NoiseError(f"Expected states of shape (b, {self.width}), got {states.shape}.")
-        if len(states) == 0:
-            raise NoiseError("The batch of states is empty.")
-        if not np.isfinite(states).all():
-            raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
-        return states
-
     def _factor(self, n: int, d: int) -> float:
         if self.bandwidth == "scott":
             return n ** (-1.0 / (d + 4))
@@ -217,6 +200,18 @@ class Density:
         if isinstance(self.bandwidth, (int, float)) and self.bandwidth > 0:
             return float(self.bandwidth)
         raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
+
+
+def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
+    """``states`` as a contiguous array of shape (b, width), or an error that says what is wrong with it."""
+    states = np.ascontiguousarray(states, dtype=float)
+    if states.ndim != 2 or (width is not None and states.shape[1] != width):
+        raise NoiseError(f"Expected states of shape (b, {'d' if width is None else width}), got {states.shape}.")
+    if len(states) == 0:
+        raise NoiseError("The batch of states is empty.")
+    if not np.isfinite(states).all():
+        raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
+    return states
 
 
 def _boxes(points: np.ndarray, kernel_variance: np.ndarray) -> _Boxes:

@@ -12,8 +12,8 @@ bounds the weights in it from above, which gives an **exact** draw without looki
    weight: done. In any other, pick a point at random and accept it with probability weight / bound; otherwise repeat 2.
 
 That is rejection sampling under an envelope: whatever step 1 leaves out costs time, never correctness. Distances are in
-single precision, which is good for weights to about 1e-5 as long as the state is near the data; a state that is not gets
-the answer :data:`FAR_AWAY`, and the caller weighs all points in double precision.
+single precision, which is good for weights to about 1e-5 as long as the state is near the data; a state that is not
+gets the answer :data:`FAR_AWAY`, and the caller weighs all points in double precision.
 """
 
 from __future__ import annotations
@@ -272,5 +272,3 @@ def log_sums(states: np.ndarray, r: np.ndarray, points: np.ndarray) -> np.ndarra
                 total += math.exp(exponent - top)
         out[i] = top + math.log(total)
     return out
-
-

@@ -91,9 +91,7 @@ def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
     return context.make_array(array_type)(context, builder, value=value).data
 
 
-def _squares(
-    context: Any, builder: Any, block: Any, scaled_state: Any, scale: Any, gap: Callable[..., Any]
-) -> Any:
+def _squares(context: Any, builder: Any, block: Any, scaled_state: Any, scale: Any, gap: Callable[..., Any]) -> Any:
     """Sum over features k of ``gap(position of feature k's lanes in a block, c_k, r_k)^2``."""
     state = context.make_array(scaled_state[0])(context, builder, value=scaled_state[1])
     scales = _data(context, builder, *scale)
@@ -161,7 +159,9 @@ def weigh_box(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any)
 
 
 @intrinsic
-def box_bounds(typing: Any, low: Any, high: Any, group: Any, scaled_state: Any, scale: Any, out: Any, start: Any) -> Any:
+def box_bounds(
+    typing: Any, low: Any, high: Any, group: Any, scaled_state: Any, scale: Any, out: Any, start: Any
+) -> Any:
     """``out[start + j]``: log of a bound on weights in box j of sixteen; returns the largest.
 
     That is minus half the squared scaled distance to the box: zero inside, else to its nearest faces.

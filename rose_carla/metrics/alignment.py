@@ -1,0 +1,44 @@
+"""Which counterfactual belongs to whom: CARLA's methods disagree about row labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from rose_carla.errors import DataError
+
+
+def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """``counterfactuals`` with the row labels of ``factuals``, in their order, and exactly ``columns``.
+
+    Labels decide where they are the factuals' own, in any order; a factual without a row gets NaN. A method that
+    renumbered its rows from 0 returns one for each factual, and position decides. A row with any NaN becomes all NaN.
+
+    Raises
+    ------
+    DataError
+        If it cannot be told which row belongs to which factual.
+    """
+    if not factuals.index.is_unique:
+        raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
+    missing = [column for column in columns if column not in counterfactuals.columns]
+    if missing:
+        raise DataError(f"The counterfactuals lack the columns {', '.join(missing[:5])}.")
+    found = counterfactuals[list(columns)].astype(float)
+    labels = found.index
+    renumbered = len(found) == len(factuals) and labels.equals(pd.RangeIndex(len(found)))
+    if (
+        labels.is_unique
+        and labels.isin(factuals.index).all()
+        and not (renumbered and not labels.equals(factuals.index))
+    ):
+        found = found.reindex(factuals.index)
+    elif renumbered:
+        found = found.set_axis(factuals.index, axis=0)
+    else:
+        raise DataError(
+            f"Cannot tell which of {len(found)} counterfactuals belongs to which of {len(factuals)} factuals: a method "
+            "has to keep the row labels, or return one row for each factual in order."
+        )
+    return found.where(found.notna().all(axis=1))

@@ -1,0 +1,36 @@
+"""The classifier as noise and search see it: encoded rows in, favourable or not out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from carla.models.api import MLModel
+
+from rose_carla.errors import ModelError
+from rose_carla.models.mlmodel import EncodedModel
+
+
+def probability(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
+    """Function from encoded rows (n, d), in ``feature_input_order``, to probabilities of the favourable outcome.
+
+    Works for every CARLA model, ours or not.
+    """
+    order = mlmodel.feature_input_order
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        # CARLA's own models warn about anything but frames
+        known = rows if isinstance(mlmodel, EncodedModel) else pd.DataFrame(rows, columns=order)
+        probabilities = np.asarray(mlmodel.predict_proba(known), dtype=float)
+        if probabilities.shape != (len(rows), 2):
+            raise ModelError(f"predict_proba returned shape {probabilities.shape} for {len(rows)} rows, not (n, 2).")
+        return probabilities[:, 1]
+
+    return predict
+
+
+def favourable(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
+    """Function from encoded rows (n, d), in ``feature_input_order``, to whether each is classified favourably."""
+    predict = probability(mlmodel)
+    return lambda rows: predict(rows) > 0.5
