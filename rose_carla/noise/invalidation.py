@@ -56,7 +56,8 @@ def wilson_interval(failures: np.ndarray, n_samples: int, confidence: float = 0.
     centre = share + z**2 / (2 * n_samples)
     half = z * np.sqrt(share * (1 - share) / n_samples + z**2 / (4 * n_samples**2))
     scale = 1 + z**2 / n_samples
-    return ((centre - half) / scale).clip(0, 1), ((centre + half) / scale).clip(0, 1)
+    # at 0 and at 1 one end is the share itself, but for rounding
+    return np.minimum((centre - half) / scale, share).clip(0, 1), np.maximum((centre + half) / scale, share).clip(0, 1)
 
 
 def invalidation_rate(
