@@ -11,7 +11,6 @@ import argparse
 import time
 
 import numpy as np
-
 from rose_carla import datasets, models
 
 #: (accuracy, number of points) in the paper's Table 'Accuracy of our classifiers'; German also appears as 257 points.

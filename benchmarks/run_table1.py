@@ -1,9 +1,9 @@
 """The paper's Table 1 on the methods there are: three data sets, eight metrics, mean and standard deviation.
 
-Run as ``make table1`` or ``python benchmarks/run_table1.py [--quick] [--datasets ...] [--methods ...]``. The protocol is
-the paper's: every feature actionable, negative instances as the paper selects them, one-off noise of variance 0.01 with
-1000 samples, accumulated noise of variance 0.0005 per unit of 0.025 with 1000 tries. Results are printed and written to
-``--out`` as CSV files, one row per data set, method and person, and one table.
+Run as ``make table1`` or ``python benchmarks/run_table1.py [--quick] [--datasets ...] [--methods ...]``. The protocol
+is the paper's: every feature actionable, negative instances as the paper selects them, one-off noise of variance 0.01
+with 1000 samples, accumulated noise of variance 0.0005 per unit of 0.025 with 1000 tries. Results are printed and
+written to ``--out`` as CSV files: one with a row per data set, method and person, and the table.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import rose_carla
 import carla.recourse_methods as carla_methods
 import numpy as np
 import pandas as pd
 import torch
-from tqdm import tqdm
-
-import rose_carla
 from rose_carla import datasets, models
 from rose_carla.errors import unknown_name
+from tqdm import tqdm
 
 #: Name in the table -> from a model to the method, with the paper's hyper-parameters where it names them.
 METHODS: dict[str, Callable[[Any], Any]] = {

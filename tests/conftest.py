@@ -18,7 +18,6 @@ os.environ.update(
 
 import pytest
 import torch
-
 from rose_carla import datasets, models
 
 torch.set_num_threads(1)

@@ -9,13 +9,12 @@ import carla.recourse_methods
 import numpy as np
 import pandas as pd
 import pytest
+from rose_carla import models
 from carla.data.causal_model import CausalModel
 from carla.models.catalog import MLModelCatalog
 from carla_runs import CARLA_RUNS, build, table
-from sklearn.ensemble import RandomForestClassifier
-
-from rose_carla import models
 from rose_carla.compat import import_optional
+from sklearn.ensemble import RandomForestClassifier
 
 _FEW = 4
 

@@ -8,7 +8,6 @@ import sys
 import textwrap
 
 import pytest
-
 from rose_carla.compat.extras import OPTIONAL_PACKAGES, import_optional, install_command
 from rose_carla.compat.importer import Scope, scoped_import
 from rose_carla.compat.views import View

@@ -10,10 +10,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from rose_carla import datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from rose_carla import datasets
 from rose_carla.datasets import adult as adult_source
 from rose_carla.datasets import compas as compas_source
 from rose_carla.datasets import german as german_source

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import warnings
 
+import rose_carla
 import numpy as np
 import pandas as pd
 import pytest
+from rose_carla import datasets, metrics, models
 from carla.recourse_methods import GrowingSpheres
 from carla.recourse_methods.api import RecourseMethod
-from sklearn.ensemble import RandomForestClassifier
-
-import rose_carla
-from rose_carla import datasets, metrics, models
 from rose_carla.errors import DataError, NoiseError
 from rose_carla.noise import Density, PlausibleNoise, common_noise, execute, linear_invalidation_rate
+from sklearn.ensemble import RandomForestClassifier
 
 FEW = {"n_samples": 200}
 

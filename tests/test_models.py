@@ -8,17 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rose_carla import datasets, models
+from rose_carla.compat import import_optional
+from rose_carla.errors import DataError, ModelError
+from rose_carla.models import cache
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-from rose_carla import datasets, models
-from rose_carla.compat import import_optional
-from rose_carla.errors import DataError, ModelError
-from rose_carla.models import cache
 
 PAPER_ACCURACY = {"ann": 0.86, "linear": 0.86}
 

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import binom, gaussian_kde, multivariate_normal, norm
-
 from rose_carla.errors import NoiseError
 from rose_carla.models import favourable
 from rose_carla.noise import (
@@ -28,6 +26,7 @@ from rose_carla.noise import (
     unit_actions,
     wilson_interval,
 )
+from scipy.stats import binom, gaussian_kde, multivariate_normal, norm
 
 
 def rng(seed=0):

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-
 from rose_carla.compat.extras import import_optional
 
 

@@ -6,7 +6,6 @@ Source: UCI Adult (Becker and Kohavi, 1996), CC BY 4.0.
 from __future__ import annotations
 
 import pandas as pd
-
 from rose_carla.datasets.raw import raw_file
 from rose_carla.datasets.schema import Schema
 

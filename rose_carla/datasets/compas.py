@@ -7,7 +7,6 @@ read where its package put it and never copied.
 from __future__ import annotations
 
 import pandas as pd
-
 from rose_carla.datasets.raw import raw_file
 from rose_carla.datasets.schema import Schema
 

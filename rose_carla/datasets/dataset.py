@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
-from sklearn.model_selection import train_test_split
-
 from rose_carla.datasets.encoding import nearest_valid
 from rose_carla.datasets.schema import Schema
 from rose_carla.errors import DataError, unknown_name
+from sklearn.model_selection import train_test_split
 
 
 class Dataset(DataCatalog):

@@ -9,7 +9,6 @@ Source: UCI Statlog German Credit (Hofmann, 1994), CC BY 4.0.
 from __future__ import annotations
 
 import pandas as pd
-
 from rose_carla.datasets.raw import raw_file
 from rose_carla.datasets.schema import Schema
 

@@ -10,7 +10,6 @@ import carla.evaluation
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.evaluations import (
     AccAIR,

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-
 from rose_carla.datasets import feature_groups, project_categories
 from rose_carla.errors import NoiseError, unknown_name
 from rose_carla.metrics.alignment import align

@@ -12,7 +12,6 @@ import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
-
 from rose_carla.compat import import_optional
 from rose_carla.datasets import encoded_columns
 from rose_carla.errors import ModelError

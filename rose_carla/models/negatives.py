@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-
 from rose_carla.errors import DataError, unknown_name
 
 #: The paper's choice per data set: (rows to look at, most rows to take). Any other data set: all of its test split.

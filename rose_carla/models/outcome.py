@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-
 from rose_carla.errors import ModelError
 from rose_carla.models.mlmodel import EncodedModel
 

@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 import torch
 from carla.data.catalog import DataCatalog
-from tqdm.auto import tqdm
-
 from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
 from rose_carla.models.network import Network
+from tqdm.auto import tqdm
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
-
 from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 SPACES = ("encoded", "raw")
 OUTPUTS = ("probability", "logit")

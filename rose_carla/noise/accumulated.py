@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-
 from rose_carla.errors import NoiseError
 from rose_carla.noise.density import check_states
 from rose_carla.noise.distributions import Noise, Randomness

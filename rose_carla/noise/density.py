@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from carla.models.api import MLModel
-
 from rose_carla.errors import NoiseError
 from rose_carla.noise import kernels
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
-
 from rose_carla.errors import NoiseError
 from rose_carla.noise.density import Density, check_states
 

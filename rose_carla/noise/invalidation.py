@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-
 from rose_carla.errors import NoiseError
 from rose_carla.noise.accumulated import execute
 from rose_carla.noise.density import check_states
 from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, Randomness
+from scipy.special import ndtr, ndtri
 
 #: From rows (n, d) to whether each is classified favourably.
 Favourable = Callable[[np.ndarray], np.ndarray]

@@ -22,7 +22,6 @@ import math
 
 import numpy as np
 from numba import njit, prange
-
 from rose_carla.noise.lanes import LANES, box_bounds, masses, squared_distances, weigh_box
 
 #: Data points to a box, and boxes to a shelf.

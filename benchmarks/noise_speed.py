@@ -1,0 +1,148 @@
+"""How fast plausible noise is, side by side with the obvious alternatives in one run.
+
+Run as ``python benchmarks/noise_speed.py [--skip-accumulated]``. Machines differ and are noisy: read the ratios, which
+are measured alternately in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from rose_carla import datasets, models
+from rose_carla.noise import (
+    Density,
+    PlausibleNoise,
+    accumulated_invalidation_rate,
+    common_noise,
+    invalidation_rate,
+)
+from scipy.stats import gaussian_kde
+
+VARIANCE, UNIT_VARIANCE, UNIT = 0.01, 0.0005, 0.025
+
+
+def seconds(call: Callable[[], Any], repeats: int) -> float:
+    """Fastest of some runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def resampled(kde: gaussian_kde, state: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Gaussian proposals, five for each sample wanted, resampled by their density."""
+    proposals = state + VARIANCE**0.5 * rng.standard_normal((5 * n, len(state)))
+    weights = kde.pdf(proposals.T)
+    return proposals[rng.choice(len(proposals), n, p=weights / weights.sum())]
+
+
+def by_matrix_multiplication(states: np.ndarray, points: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """One kernel drawn for each state from all its weights, with torch."""
+    root = torch.linalg.cholesky(torch.linalg.inv(torch.as_tensor(covariance))).float()
+    z, y = torch.as_tensor(states).float() @ root, torch.as_tensor(points).float() @ root
+    logs = z @ y.T - 0.5 * (y**2).sum(dim=1)
+    cumulative = torch.exp(logs - logs.max(dim=1, keepdim=True).values).cumsum(dim=1)
+    levels = torch.rand(len(z), 1) * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, levels).numpy()
+
+
+def one_state(noises: dict[str, PlausibleNoise]) -> None:
+    print("1000 plausible samples of one state: scipy's density with 5x oversampling against the mixture")
+    for name, noise in noises.items():
+        rows = noise.density.points_
+        # scipy needs a regular covariance; the ridge is far below anything measured here
+        kde = gaussian_kde((rows + 1e-4 * np.random.default_rng(0).standard_normal(rows.shape)).T)
+        rng, state = np.random.default_rng(0), rows[0]
+        slow = seconds(lambda: resampled(kde, state, 1000, rng), 1)  # noqa: B023
+        fast = seconds(lambda: noise.sample(state[None], VARIANCE, 1000, rng), 20)  # noqa: B023
+        print(f"  {name:7} {len(rows):6d} points: {1e3 * slow:8.1f} ms / {1e3 * fast:6.3f} ms = {slow / fast:6.0f} x")
+
+
+def many_states(noises: dict[str, PlausibleNoise]) -> None:
+    print("One draw for each of 1000 states (a NoisyStep): torch against the boxes, per (state, data point) pair")
+    for name, noise in noises.items():
+        density = noise.density
+        n, width = density.points_.shape
+        rng = np.random.default_rng(0)
+        states = density.points_[rng.integers(n, size=1000)] + 0.05 * rng.standard_normal((1000, width))
+        total = density.covariance_ + UNIT_VARIANCE * np.eye(width)
+        parts = np.array_split(states, 10)
+        noise.sample(states, UNIT_VARIANCE, 1, rng)
+        fast = seconds(lambda: noise.sample(states, UNIT_VARIANCE, 1, rng), 30)  # noqa: B023
+        slow = seconds(lambda: [by_matrix_multiplication(p, density.points_, total) for p in parts], 3)  # noqa: B023
+        pairs = 1000 * n
+        print(
+            f"  {name:7} {n:6d} points: {1e9 * slow / pairs:6.2f} ns / {1e9 * fast / pairs:6.3f} ns = "
+            f"{slow / fast:5.1f} x   ({1e3 * fast:6.2f} ms, {1e6 * fast / 1000:5.2f} us per state)"
+        )
+
+
+def accumulated(model: models.TorchModel, noise: PlausibleNoise) -> None:
+    print("Acc AIR, 1000 tries for each of 200 Adult counterfactuals of length 0.5, all training rows in the density")
+    order = model.feature_input_order
+    factuals = models.negative_instances(model)[order].to_numpy()
+    action = np.zeros((1, len(order)))
+    action[0, order.index("education-num")] = 0.5
+    start = time.perf_counter()
+    rate = accumulated_invalidation_rate(
+        models.favourable(model),
+        factuals,
+        [action] * len(factuals),
+        noise,
+        UNIT_VARIANCE,
+        UNIT,
+        1000,
+        common_noise(0, range(len(factuals))),
+    )
+    taken = time.perf_counter() - start
+    steps = len(factuals) * 1000 * 20
+    print(
+        f"  {taken:.1f} s for {steps / 1e6:.0f} million noisy steps, {1e6 * taken / steps:.1f} us each; "
+        f"mean IR {rate.rate.mean():.3f}"
+    )
+
+
+def caps(model: models.TorchModel) -> None:
+    print("Fewer kernels with the bandwidth of all rows (Adult, Plausible IR of 200 rows, 4000 samples)")
+    rows = model.data.df_test[model.feature_input_order].to_numpy()[:200]
+    predict = models.favourable(model)
+
+    def rates(cap: int) -> tuple[np.ndarray, float, int]:
+        noise = PlausibleNoise(Density.of(model, max_points=cap))
+        start = time.perf_counter()
+        rate = invalidation_rate(predict, rows, noise, VARIANCE, 4000, common_noise(0, range(200))).rate
+        return rate, time.perf_counter() - start, len(noise.density.points_)
+
+    everything, _, _ = rates(10**6)
+    for cap in (1_000, 5_000, 20_000, 50_000):
+        rate, taken, points = rates(cap)
+        print(
+            f"  {points:6d} points: {taken:5.2f} s, IR differs by {np.abs(rate - everything).mean():.4f} on average, "
+            f"by {np.abs(rate - everything).max():.3f} at most"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--skip-accumulated", action="store_true", help="leave out the part that takes a minute")
+    skip = parser.parse_args().skip_accumulated
+    trained = {name: models.train(datasets.load(name)) for name in datasets.NAMES}
+    noises = {name: PlausibleNoise(Density.of(model)) for name, model in trained.items()}
+    one_state(noises)
+    many_states(noises)
+    if not skip:
+        accumulated(trained["adult"], noises["adult"])
+    caps(trained["adult"])
+    print(f"Peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()
