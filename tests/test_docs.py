@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -20,6 +22,12 @@ def test_readme_example_runs_as_printed():
     assert done.returncode == 0, done.stderr
     assert "two_year_recid" in done.stdout
     assert len([line for line in example.splitlines() if line]) == 5
+
+
+@pytest.mark.parametrize("page", ["docs/noise.md", "docs/metrics.md"])
+def test_examples_in_the_docs_run(page):
+    for example in python_blocks(page):
+        exec(compile(example, page, "exec"), {})
 
 
 def test_links_in_the_pages_lead_somewhere():

@@ -43,7 +43,7 @@ _MARGIN = np.float32(-2.0)
 _FEW = 2048
 _MORE = np.float32(1.5)
 #: Bounds may add up to so many times the weights: the mean number of tries is one more.
-_ENVELOPE = 16.0
+_ENVELOPE = 32.0
 
 
 @njit(inline="always")
