@@ -216,6 +216,45 @@ def test_bad_options_and_labels_are_explained(compas_ann, factuals):
         metrics.Proximity(compas_ann).get_evaluation(factuals, ends.head(5).reset_index(drop=True))
 
 
+def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
+    class Never(Steps):
+        def get_counterfactuals(self, factuals):
+            raise AssertionError("the method ran")
+
+    for options in ({"n_sample": 3}, {"n_samples": 0}, {"n_samples": 1e2}, {"seed": -1}, {"variance": -1.0}):
+        with pytest.raises(NoiseError):
+            rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals, options)
+    with pytest.raises(DataError, match="occur twice"):
+        rose_carla.Benchmark(compas_ann, Never(compas_ann), pd.concat([factuals, factuals]))
+    with pytest.raises(DataError, match="no factuals"):
+        rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals.head(0))
+
+
+def test_infinite_values_and_empty_results_count_as_not_found(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    ends.iloc[0, 0] = np.inf
+    assert metrics.Validity(compas_ann).get_evaluation(factuals, ends)["Validity"].tolist() == [0.0] + [1.0] * 11
+    nothing = metrics.Validity(compas_ann).get_evaluation(factuals, pd.DataFrame())
+    assert (nothing["Validity"] == 0).all()
+
+
+def test_plans_of_the_wrong_shape_are_refused(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    label = factuals.index[0]
+    change = (ends.loc[label] - factuals.loc[label, ends.columns]).to_numpy()
+    with pytest.raises(NoiseError, match=r"has shape \(7, 1\), expected \(k, 7\)"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": {label: change[:, None]}}).get_evaluation(factuals, ends)
+    with pytest.raises(NoiseError, match="has to be a mapping"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": [change]})
+
+
+def test_rows_dropped_and_renumbered_are_warned_about(compas_ann, factuals):
+    numbered = factuals.reset_index(drop=True)
+    ends = Steps(compas_ann).get_counterfactuals(numbered).iloc[[0, 2, 4]].reset_index(drop=True)
+    with pytest.warns(UserWarning, match="dropped rows and renumbered"):
+        metrics.Proximity(compas_ann).get_evaluation(numbered, ends)
+
+
 def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, factuals):
     """Factuals labelled 3, 2, 1, 0: a method that renumbers returns 0, 1, 2, 3 in their order."""
     backwards = factuals.head(4).set_axis([3, 2, 1, 0], axis=0)

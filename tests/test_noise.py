@@ -219,7 +219,7 @@ def test_no_variance_gives_the_state():
 
 
 @pytest.mark.parametrize("n", [100, 5000])
-@pytest.mark.parametrize("distance", [10.0, 1e3, 1e8, 1e100])
+@pytest.mark.parametrize("distance", [10.0, 1e3, 1e8, 1e100, 1e160, 1e300])
 def test_far_from_the_data_nothing_breaks(n, distance):
     rows = clusters(n, 3)
     noise = plausible(rows)
@@ -227,9 +227,61 @@ def test_far_from_the_data_nothing_breaks(n, distance):
     samples = noise.sample(far, 0.01, 50, rng())
     assert np.isfinite(samples).all()
     assert np.isfinite(noise.mean(far, 0.01)).all()
+    assert not np.isnan(noise.density.log_density(far)).any()
     if distance < 1e6:
         deviation = np.sqrt(np.diag(noise.covariance(far, 0.01)[0]).max())
         assert np.abs(samples - noise.mean(far, 0.01)).max() < 8 * max(deviation, 1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0, 1e5])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e7])
+def test_neither_units_nor_offset_matter(offset, scale):
+    """Rows in other units, far from 0: the same kernels are drawn as for the plain rows."""
+    rows = rng().random((3000, 3))
+    plain, moved = Density(ridge=0).fit(rows), Density(ridge=0).fit((rows + offset) * scale)
+    seeds = np.arange(200, dtype=np.uint64)
+    variance = np.full(200, 0.0005)
+    ours = plain.draw_points(rows[:200], variance, 20, seeds)
+    theirs = moved.draw_points((rows[:200] + offset) * scale, variance * scale**2, 20, seeds)
+    assert (ours == theirs).mean() > 0.95
+
+
+@pytest.mark.parametrize("n", [2, 15, 17, 255, 257, 2047, 2049, 4097])
+@pytest.mark.parametrize(("variance", "bandwidth"), [(1e20, "scott"), (0.01, 1e9), (1e-12, "scott"), (1e30, 1e-6)])
+def test_extreme_widths_never_read_beyond_the_points(n, variance, bandwidth):
+    """Boxes are filled up to 16 points, shelves to 16 boxes; what fills them must never be drawn or weighed."""
+    rows = rng(n).random((n, 2))
+    density = Density(bandwidth=bandwidth).fit(rows)
+    draws = [
+        density.draw_points(rows[:2], np.full(2, variance), 500, np.array([3, 4], dtype=np.uint64)) for _ in range(3)
+    ]
+    assert (draws[0] == draws[1]).all()
+    assert (draws[0] == draws[2]).all()
+    assert draws[0].min() >= 0
+    assert draws[0].max() < n
+    if variance > 1 and bandwidth == "scott":  # all weights alike
+        assert len(np.unique(draws[0])) > 0.8 * min(n, 500 * (1 - 0.4))
+
+
+def test_sampling_works_in_a_forked_child_and_in_threads():
+    code = """
+import os
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from rose_carla.noise import *
+rows = np.random.default_rng(0).random((4000, 5))
+noise = PlausibleNoise(Density().fit(rows))
+sample = lambda seed=1: noise.sample(rows[:500], 0.01, 3, np.random.default_rng(seed))
+expected = sample()
+with ThreadPoolExecutor(4) as pool:
+    assert all((each == expected).all() for each in pool.map(sample, [1] * 8))
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if (sample() == expected).all() else 1)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_same_seed_same_bits_whatever_the_batch_and_the_threads(compas_ann):
@@ -249,7 +301,7 @@ def test_same_seed_same_bits_whatever_the_batch_and_the_threads(compas_ann):
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**_environment(), "NUMBA_NUM_THREADS": n},
+            env={**_environment(), "ROSE_CARLA_THREADS": n},
             capture_output=True,
             check=True,
         ).stdout
@@ -313,10 +365,14 @@ def test_bad_densities_are_explained():
         (np.eye(3), {"bandwidth": "scot"}, "bandwidth is"),
         (np.eye(3), {"bandwidth": -1.0}, "bandwidth is"),
         (np.eye(3), {"ridge": -1.0}, "ridge must not be negative"),
+        (np.eye(3), {"ridge": np.nan}, "ridge must not be negative"),
+        (np.eye(3), {"bandwidth": True}, "bandwidth is"),
         (np.eye(3), {"max_points": 1}, "max_points"),
     ]:
         with pytest.raises(NoiseError, match=message):
             Density(**options).fit(rows)
+    with pytest.raises(NoiseError, match="not fitted"):
+        Density().log_density(np.eye(3))
     with pytest.raises(NoiseError, match=r"shape \(b, 3\)"):
         plausible(np.eye(3)).sample(np.zeros((2, 4)), 0.1, 1, rng())
 
@@ -394,7 +450,7 @@ def test_execute_against_a_plain_loop():
         states = np.repeat(factuals[row : row + 1], 4, axis=0)
         for action in unit_actions(plans[row], 0.025):
             size = np.abs(action).sum() / 0.025
-            states = noise.sample(states + action, 0.0005 * size, 1, [generator])[:, 0]
+            states = noise.sample(states + action, 0.0005 * size, 1, generator)[:, 0]
         np.testing.assert_array_equal(ends[row], states)
 
 
@@ -530,6 +586,49 @@ def test_common_noise_compares_methods_on_the_same_draws():
 
     assert differences(0).std() < 0.5 * differences(1).std()
     assert (differences(0) >= 0).all()
+
+
+def test_a_classifier_has_to_say_yes_or_no():
+    """Probabilities would all count as yes."""
+    states, noise = np.zeros((4, 2)), GaussianNoise()
+    for classifier in (lambda x: x[:, 0] * 0 + 0.3, lambda x: np.ones((len(x), 1)), lambda x: np.ones(3)):
+        with pytest.raises(NoiseError, match="whether it is favourable"):
+            invalidation_rate(classifier, states, noise, 0.01, 10, rng())
+    assert invalidation_rate(lambda x: np.ones(len(x), int), states, noise, 0.01, 10, rng()).rate.max() == 0
+
+
+def test_more_bad_rates_are_explained():
+    good, one, noise = lambda x: x[:, 0] > 0, np.zeros((1, 2)), GaussianNoise()
+    with pytest.raises(NoiseError, match="n_samples"):
+        invalidation_rate(good, one, noise, 0.01, 0, rng())
+    with pytest.raises(NoiseError, match="one plan for each"):
+        accumulated_invalidation_rate(good, one, [], noise, 0.01, 0.025, 10, rng())
+    with pytest.raises(NoiseError, match="not negative"):
+        linear_invalidation_rate(one, noise, -1.0, np.ones(2), 0.0)
+    with pytest.raises(NoiseError, match="2 finite weights"):
+        linear_invalidation_rate(one, noise, 0.1, np.ones(3), 0.0)
+    with pytest.raises(NoiseError, match="generators"):
+        invalidation_rate(good, np.zeros((4, 2)), noise, 0.01, 10, common_noise(np.int64(0), range(2)))
+    with pytest.raises(NoiseError, match="belong to no feature"):
+        one_shot_plan(np.zeros(2), np.ones(2), [[0]], rng())
+    with pytest.raises(NoiseError, match="finite"):
+        one_shot_plan(np.zeros(2), np.array([np.nan, 1.0]), [[0], [1]], rng())
+
+
+def test_large_batches_go_in_parts_that_change_nothing(monkeypatch):
+    import rose_carla.noise.invalidation as module
+
+    good, noise, states = lambda x: x.sum(axis=1) > 0, GaussianNoise(), rng().normal(0, 0.1, (30, 2))
+    variances = np.linspace(0.001, 0.1, 30)
+    whole = invalidation_rate(good, states, noise, variances, 50, common_noise(0, range(30))).rate
+    monkeypatch.setattr(module, "_NUMBERS", 400)  # four states at once
+    np.testing.assert_array_equal(
+        whole, invalidation_rate(good, states, noise, variances, 50, common_noise(0, range(30))).rate
+    )
+    monkeypatch.setattr(module, "_NUMBERS", 40)  # a state in three parts
+    exact = linear_invalidation_rate(states, noise, variances, np.ones(2), 0.0)
+    parts = invalidation_rate(good, states, noise, variances, 2000, common_noise(0, range(30))).rate
+    np.testing.assert_allclose(parts, exact, atol=0.06)
 
 
 def test_no_closed_form_for_a_strange_noise():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 from rose_carla.errors import DataError
 
@@ -12,32 +14,39 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     """``counterfactuals`` with the row labels of ``factuals``, in their order, and exactly ``columns``.
 
     Labels decide where they are the factuals' own, in any order; a factual without a row gets NaN. A method that
-    renumbered its rows from 0 returns one for each factual, and position decides. A row with any NaN becomes all NaN.
+    renumbered its rows from 0 returns one for each factual, and position decides. A row that is not finite throughout
+    becomes all NaN.
 
     Raises
     ------
     DataError
         If it cannot be told which row belongs to which factual.
     """
+    if factuals.empty:
+        raise DataError("There are no factuals.")
     if not factuals.index.is_unique:
         raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
+    if len(counterfactuals) == 0:
+        return pd.DataFrame(np.nan, index=factuals.index, columns=list(columns))
     missing = [column for column in columns if column not in counterfactuals.columns]
     if missing:
         raise DataError(f"The counterfactuals lack the columns {', '.join(missing[:5])}.")
     found = counterfactuals[list(columns)].astype(float)
     labels = found.index
-    renumbered = len(found) == len(factuals) and labels.equals(pd.RangeIndex(len(found)))
-    if (
-        labels.is_unique
-        and labels.isin(factuals.index).all()
-        and not (renumbered and not labels.equals(factuals.index))
-    ):
-        found = found.reindex(factuals.index)
-    elif renumbered:
+    numbered = labels.equals(pd.RangeIndex(len(found)))
+    if numbered and len(found) == len(factuals):
         found = found.set_axis(factuals.index, axis=0)
+    elif labels.is_unique and labels.isin(factuals.index).all():
+        if numbered:
+            warnings.warn(
+                f"{len(found)} counterfactuals numbered from 0 for {len(factuals)} factuals are taken to belong to those "
+                "of the same label; if the method dropped rows and renumbered the rest, they do not.",
+                stacklevel=2,
+            )
+        found = found.reindex(factuals.index)
     else:
         raise DataError(
             f"Cannot tell which of {len(found)} counterfactuals belongs to which of {len(factuals)} factuals: a method "
             "has to keep the row labels, or return one row for each factual in order."
         )
-    return found.where(found.notna().all(axis=1))
+    return found.where(np.isfinite(found).all(axis=1))

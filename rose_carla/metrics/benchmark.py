@@ -22,6 +22,7 @@ from rose_carla.metrics.evaluations import (
     Sparsity,
     Validity,
 )
+from rose_carla.metrics.settings import NoiseSettings
 
 
 class Benchmark(carla.evaluation.Benchmark):
@@ -60,12 +61,14 @@ class Benchmark(carla.evaluation.Benchmark):
         factuals: pd.DataFrame,
         hyperparameters: Mapping[str, Any] | None = None,
     ) -> None:
+        # what is wrong with the input is told before hours of work
+        NoiseSettings.of(hyperparameters)
+        align(factuals, factuals, mlmodel.feature_input_order)
         self._noise_options = dict(hyperparameters or {})
         super().__init__(mlmodel, recourse_method, factuals)
         returned: pd.DataFrame = self._counterfactuals  # type: ignore[has-type]
         self._counterfactuals = align(factuals, returned, mlmodel.feature_input_order)
         self._plans = getattr(recourse_method, "plans", None)
-        AccAIR(mlmodel, {**self._noise_options, "plans": self._plans})  # a wrong option is told before hours of work
 
     @property
     def counterfactuals(self) -> pd.DataFrame:

@@ -222,7 +222,10 @@ class AccAIR(_UnderNoise):
 
     def _read(self) -> None:
         options = dict(self.hyperparameters)
-        self.plans: Mapping[Hashable, np.ndarray] = options.pop("plans", None) or {}
+        plans = options.pop("plans", None)
+        if plans is not None and not isinstance(plans, Mapping):
+            raise NoiseError(f"plans has to be a mapping from row labels to arrays, got {type(plans).__name__}.")
+        self.plans: Mapping[Hashable, np.ndarray] = {} if plans is None else plans
         self.settings = NoiseSettings.of(options)
 
     def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
@@ -231,7 +234,9 @@ class AccAIR(_UnderNoise):
         plans = []
         for start, end, row, label in zip(starts, ends, rows, labels, strict=True):
             if label in self.plans:
-                plan = np.asarray(self.plans[label], dtype=float).reshape(-1, len(start))
+                plan = np.asarray(self.plans[label], dtype=float)
+                if plan.ndim != 2 or plan.shape[1] != len(start):
+                    raise NoiseError(f"The plan of row {label!r} has shape {plan.shape}, expected (k, {len(start)}).")
                 if not np.allclose(start + plan.sum(axis=0), end, atol=1e-5):
                     raise NoiseError(f"The plan of row {label!r} does not lead to its counterfactual.")
             else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rose_carla.errors import NoiseError, unknown_name
 
 
@@ -45,6 +47,19 @@ class NoiseSettings:
     project_categories: bool = False
     confidence: float = 0.95
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("variance", "unit_variance", "ridge"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise NoiseError(f"{name} has to be finite and not negative, got {getattr(self, name)}.")
+        for name, least in (("n_samples", 1), ("max_points", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise NoiseError(f"{name} has to be a whole number of at least {least}, got {value!r}.")
+        if not 0 < self.action_unit < math.inf:
+            raise NoiseError(f"action_unit has to be finite and above 0, got {self.action_unit}.")
+        if not 0 < self.confidence < 1:
+            raise NoiseError(f"confidence has to be between 0 and 1, got {self.confidence}.")
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> NoiseSettings:

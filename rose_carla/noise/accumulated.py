@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from rose_carla.errors import NoiseError
 from rose_carla.noise.density import check_states
-from rose_carla.noise.distributions import Noise, Randomness
+from rose_carla.noise.distributions import Noise, Randomness, SharedGenerators, check_generators
 
 #: A whole number of units may be missed by that much through rounding.
 _SLACK = 1e-9
-#: Particles of one batch: 2 million numbers of 20 features are 320 MB.
-_PARTICLES = 200_000
+#: Numbers of one batch of particles: 32 MB.
+_NUMBERS = 4_000_000
 
 
 def noisy_step(
@@ -52,6 +52,8 @@ def noisy_step(
     if actions.shape != states.shape or not np.isfinite(actions).all():
         raise NoiseError(f"Expected one finite action of {states.shape[1]} numbers for each of {len(states)} states.")
     _check_unit(action_unit)
+    if not (np.isfinite(variance) and variance >= 0):
+        raise NoiseError(f"A variance must be finite and not negative, got {variance}.")
     sizes = np.abs(actions).sum(axis=1) / action_unit
     return noise.sample(states + actions, variance * sizes, 1, rng)[:, 0]
 
@@ -100,10 +102,16 @@ def one_shot_plan(
         k is the number of changed features.
     """
     change = np.asarray(counterfactual, dtype=float) - np.asarray(factual, dtype=float)
+    if not np.isfinite(change).all():
+        raise NoiseError("A plan needs a finite factual and a finite counterfactual.")
+    groups = [list(columns) for columns in groups]
+    missed = set(np.flatnonzero(change)) - {column for columns in groups for column in columns}
+    if missed:
+        raise NoiseError(f"Columns {sorted(int(column) for column in missed)} change but belong to no feature.")
     actions = []
     for columns in groups:
         action = np.zeros_like(change)
-        action[list(columns)] = change[list(columns)]
+        action[columns] = change[columns]
         if action.any():
             actions.append(action)
     if not actions:
@@ -145,18 +153,19 @@ def execute(
         raise NoiseError(f"Expected one plan for each of {len(factuals)} factuals, got {len(plans)}.")
     if n_particles < 1:
         raise NoiseError(f"n_particles has to be at least 1, got {n_particles}.")
+    check_generators(rng, len(factuals))
     b, d = factuals.shape
     units = [unit_actions(plan, action_unit) for plan in plans]
     if any(plan.shape[1] != d for plan in units):
         raise NoiseError(f"Actions need {d} numbers each, like the factuals.")
     particles = np.repeat(factuals[:, None, :], n_particles, axis=1)
-    rows_at_once = max(1, _PARTICLES // n_particles)
+    rows_at_once = max(1, _NUMBERS // (n_particles * d))
     for step in range(max(len(plan) for plan in units)):
         active = [row for row in range(b) if step < len(units[row])]
         for start in range(0, len(active), rows_at_once):
             rows = active[start : start + rows_at_once]
             actions = np.repeat(np.stack([units[row][step] for row in rows]), n_particles, axis=0)
-            randomness = rng if isinstance(rng, np.random.Generator) else [rng[row] for row in rows]
+            randomness = rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng[row] for row in rows)
             moved = noisy_step(particles[rows].reshape(-1, d), actions, noise, variance, action_unit, randomness)
             particles[rows] = moved.reshape(len(rows), n_particles, d)
     return particles

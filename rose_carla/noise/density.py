@@ -9,6 +9,7 @@ import numpy as np
 from carla.models.api import MLModel
 from rose_carla.errors import NoiseError
 from rose_carla.noise import kernels
+from rose_carla.noise.threads import share_out
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,10 @@ class Density:
             raise NoiseError(f"A density needs at least 2 rows and 1 column, got an array of shape {rows.shape}.")
         if not np.isfinite(rows).all():
             raise NoiseError("The rows of a density must not hold missing or infinite values.")
-        if self.ridge < 0 or self.max_points < 2:
-            raise NoiseError(f"ridge must not be negative nor max_points below 2, got {self.ridge}, {self.max_points}.")
+        if not 0 <= self.ridge < np.inf or self.max_points < 2:
+            raise NoiseError(
+                f"ridge must not be negative nor infinite, max_points not below 2, got {self.ridge}, {self.max_points}."
+            )
         self.n_rows_, width = rows.shape
         self.factor_ = self._factor(self.n_rows_, width)
         covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
@@ -100,8 +103,9 @@ class Density:
             chosen = np.random.default_rng(self.seed).choice(len(rows), self.max_points, replace=False)
             rows = rows[np.sort(chosen)]
         self.points_ = rows
-        self._rotated = rows @ self._rotation
-        self._boxes = _boxes(self._rotated, eigenvalues)
+        self._centre = rows.mean(axis=0)
+        self._points = self._to_own(rows)
+        self._boxes = _boxes(self._points)
         return self
 
     @classmethod
@@ -117,53 +121,73 @@ class Density:
         """Number of features."""
         return self.points_.shape[1]
 
+    def _to_own(self, states: np.ndarray) -> np.ndarray:
+        """Coordinates in which kernels are N(y_j, I): centred, rotated to H's axes, in units of its deviations."""
+        # Beyond 1e100 deviations nothing changes any more but that squares overflow.
+        own = ((states - self._centre) @ self._rotation) / np.sqrt(self._kernel_variance)
+        return np.ascontiguousarray(own.clip(-1e100, 1e100))
+
+    def _from_own(self, own: np.ndarray) -> np.ndarray:
+        return self._centre + (own * np.sqrt(self._kernel_variance)) @ self._rotation.T
+
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Log of the density at ``states`` of shape (b, d)."""
-        states = check_states(states, self.width)
-        scale = np.broadcast_to(self._kernel_variance**-0.5, states.shape)
-        sums = kernels.log_sums(states @ self._rotation, np.ascontiguousarray(scale), self._rotated)
-        normaliser = 0.5 * (self.width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
-        return sums - math.log(len(self.points_)) - normaliser
+        self._check_fitted()
+        own = self._to_own(check_states(states, self.width))
+        sums = np.empty(len(own))
+        n, width = self._points.shape
+        share_out(len(own), len(own) * n * width, lambda i, j: kernels.log_sums(i, j, own, self._points, sums))
+        normaliser = 0.5 * (width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
+        return sums - 0.5 * (own**2).sum(axis=1) - math.log(n) - normaliser
 
     def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Log of w_j, the share of each kernel in N(x, variance I) K, shape (b, n); each row's weights add up to 1."""
-        total = variance[:, None] + self._kernel_variance
-        scaled, points = (states @ self._rotation) * total**-0.5, self._rotated
-        log_weights = np.empty((len(states), len(points)))
-        for i, row in enumerate(scaled):
-            gaps = points * total[i] ** -0.5 - row
-            log_weights[i] = -0.5 * np.einsum("jk,jk->j", gaps, gaps)
+        own, share = self._to_own(states), self._kernel_variance / (variance[:, None] + self._kernel_variance)
+        # -|r (z - y)|^2 / 2 without the term that all points share
+        log_weights = (own * share) @ self._points.T - 0.5 * share @ (self._points**2).T
         log_weights -= log_weights.max(axis=1, keepdims=True)
         return log_weights - np.log(np.exp(log_weights).sum(axis=1, keepdims=True))
 
-    def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
-        """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`.
+    def draw(
+        self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray, normals: np.ndarray
+    ) -> np.ndarray:
+        """Samples of N(x, variance I) K for each state x, shape (b, n_samples, d).
 
         Parameters
         ----------
         states, variance
             (b, d) and (b,), variance above 0.
-        n_samples
-            Draws for each state.
         seeds
-            (b,) uint64: state i's draws depend on its own seed alone.
+            (b,) uint64: which kernels are drawn for state i depends on its own seed alone.
+        normals
+            (b, n_samples, d) standard normal numbers.
         """
-        boxes = self._boxes
+        return self._blend(states, variance, self.draw_points(states, variance, n_samples, seeds), normals)
+
+    def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
+        """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`."""
+        self._check_fitted()
+        own, boxes = self._to_own(states), self._boxes
         drawn = np.empty((len(states), n_samples), dtype=np.int64)
-        kernels.draw_points(
-            states,
-            variance,
-            self._rotation,
-            self._kernel_variance,
-            boxes.points,
-            len(self.points_),
-            boxes.box_low,
-            boxes.box_high,
-            boxes.shelf_low,
-            boxes.shelf_high,
-            seeds,
-            drawn,
-        )
+
+        def part(first: int, last: int) -> None:
+            kernels.draw_points(
+                first,
+                last,
+                own,
+                variance,
+                self._kernel_variance,
+                boxes.points,
+                len(self.points_),
+                boxes.box_low,
+                boxes.box_high,
+                boxes.shelf_low,
+                boxes.shelf_high,
+                seeds,
+                drawn,
+            )
+
+        share_out(len(own), len(own) * (min(len(self.points_), 5000) + n_samples), part)
         numbers = boxes.order[drawn]
         for i in np.flatnonzero(drawn[:, 0] == kernels.FAR_AWAY):
             cumulative = np.exp(self.log_weights(states[i : i + 1], variance[i : i + 1])[0]).cumsum()
@@ -171,19 +195,22 @@ class Density:
             numbers[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
         return numbers
 
-    def blend(self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
-        """Points of N(m_j, C): the product of the noise around a state and the kernel ``numbers`` drawn for it.
-
-        ``states`` (b, d), ``variance`` (b,), ``numbers`` (b, n), ``normals`` (b, n, d) standard normal; (b, n, d) out.
-        """
-        blended = np.empty(normals.shape)
-        kernels.blend(states, variance, self._rotation, self._kernel_variance, self._rotated, numbers, normals, blended)
-        return blended
-
     def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """m_j of every kernel for every state, shape (b, n, d)."""
         numbers = np.broadcast_to(np.arange(len(self.points_)), (len(states), len(self.points_)))
-        return self.blend(states, variance, numbers, np.zeros((*numbers.shape, self.width)))
+        return self._blend(states, variance, numbers, np.zeros((*numbers.shape, self.width)))
+
+    def _blend(self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Points of N(m_j, C): the product of the noise around a state and the kernels ``numbers`` of it."""
+        own, blended = self._to_own(states), np.empty(normals.shape)
+        share_out(
+            len(own),
+            normals.size,
+            lambda i, j: kernels.blend(
+                i, j, own, variance, self._kernel_variance, self._points, numbers, normals, blended
+            ),
+        )
+        return self._from_own(blended)
 
     def component_covariance(self, variance: np.ndarray) -> np.ndarray:
         """C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
@@ -191,13 +218,19 @@ class Density:
         diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
         return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
 
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "points_"):
+            raise NoiseError("The density is not fitted: call fit(rows) first.")
+
     def _factor(self, n: int, d: int) -> float:
         if self.bandwidth == "scott":
             return n ** (-1.0 / (d + 4))
         if self.bandwidth == "silverman":
             return (n * (d + 2) / 4.0) ** (-1.0 / (d + 4))
-        if isinstance(self.bandwidth, (int, float)) and self.bandwidth > 0:
-            return float(self.bandwidth)
+        if isinstance(self.bandwidth, (int, float, np.number)) and not isinstance(self.bandwidth, bool):
+            factor = float(self.bandwidth)
+            if 0 < factor < np.inf:
+                return factor
         raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
 
 
@@ -213,10 +246,9 @@ def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
     return states
 
 
-def _boxes(points: np.ndarray, kernel_variance: np.ndarray) -> _Boxes:
+def _boxes(points: np.ndarray) -> _Boxes:
     """Put near points into one box, near boxes onto one shelf: halve the widest side until a box is left."""
     n, width = points.shape
-    scaled = points * (kernel_variance + 0.0005) ** -0.5
     order = np.arange(n)
     n_boxes = -(-n // kernels.BOX)
     todo = [(0, n_boxes)]
@@ -228,7 +260,7 @@ def _boxes(points: np.ndarray, kernel_variance: np.ndarray) -> _Boxes:
         if last - first > kernels.BOXES:  # keep shelves whole
             half = max(first // kernels.BOXES + 1, round(half / kernels.BOXES)) * kernels.BOXES
         start, cut, stop = first * kernels.BOX, half * kernels.BOX, min(last * kernels.BOX, n)
-        inside = scaled[order[start:stop]]
+        inside = points[order[start:stop]]
         side = np.argmax(inside.max(axis=0) - inside.min(axis=0))
         order[start:stop] = order[start:stop][np.argpartition(inside[:, side], cut - start)]
         todo += [(first, half), (half, last)]

@@ -12,6 +12,11 @@ from rose_carla.noise.density import Density, check_states
 #: One generator for all states, or one for each entry of the first axis: then a row's noise depends on its own alone.
 Randomness = np.random.Generator | Sequence[np.random.Generator]
 
+
+class SharedGenerators(list[np.random.Generator]):
+    """Generators each of which serves several consecutive states: the particles of one plan."""
+
+
 #: Numbers held at once while moments are computed: 64 MB.
 _NUMBERS = 8_000_000
 
@@ -42,6 +47,7 @@ class GaussianNoise:
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
         """Noisy versions of each state, shape (b, n_samples, d)."""
         states, spread = _checked(states, variance, n_samples)
+        check_generators(rng, len(states))
         normals = _normals(rng, (len(states), n_samples, states.shape[1]))
         return states[:, None, :] + np.sqrt(spread)[:, None, None] * normals
 
@@ -87,16 +93,17 @@ class PlausibleNoise:
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
         """Noisy versions of each state, shape (b, n_samples, d)."""
         states, spread = _checked(states, variance, n_samples, self.density)
+        check_generators(rng, len(states))
         seeds = _seeds(rng, len(states))
         normals = _normals(rng, (len(states), n_samples, states.shape[1]))
         moving = spread > 0
         if moving.all():
-            numbers = self.density.draw_points(states, spread, n_samples, seeds)
-            return self.density.blend(states, spread, numbers, normals)
+            return self.density.draw(states, spread, n_samples, seeds, normals)
         samples = np.repeat(states[:, None, :], n_samples, axis=1)
         if moving.any():
-            numbers = self.density.draw_points(states[moving], spread[moving], n_samples, seeds[moving])
-            samples[moving] = self.density.blend(states[moving], spread[moving], numbers, normals[moving])
+            samples[moving] = self.density.draw(
+                states[moving], spread[moving], n_samples, seeds[moving], normals[moving]
+            )
         return samples
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
@@ -148,7 +155,6 @@ def _checked(
 def _seeds(rng: Randomness, n: int) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.integers(2**64, size=n, dtype=np.uint64)
-    _check_generators(rng, n)
     each = n // len(rng)
     return np.concatenate([generator.integers(2**64, size=each, dtype=np.uint64) for generator in rng])
 
@@ -156,7 +162,6 @@ def _seeds(rng: Randomness, n: int) -> np.ndarray:
 def _normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.standard_normal(shape)
-    _check_generators(rng, shape[0])
     normals = np.empty(shape)
     each = shape[0] // len(rng)
     for i, generator in enumerate(rng):
@@ -164,6 +169,9 @@ def _normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
     return normals
 
 
-def _check_generators(rng: Sequence[np.random.Generator], n: int) -> None:
-    if not len(rng) or n % len(rng):
-        raise NoiseError(f"{len(rng)} generators cannot be shared out evenly among {n} states.")
+def check_generators(rng: Randomness, n: int) -> None:
+    """One generator, or exactly one for each of ``n`` entries."""
+    if isinstance(rng, np.random.Generator) or (isinstance(rng, SharedGenerators) and n % len(rng) == 0):
+        return
+    if len(rng) != n:
+        raise NoiseError(f"Expected one generator, or one for each of {n} entries, got {len(rng)} generators.")

@@ -9,14 +9,14 @@ import numpy as np
 from rose_carla.errors import NoiseError
 from rose_carla.noise.accumulated import execute
 from rose_carla.noise.density import check_states
-from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, Randomness
+from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, Randomness, check_generators
 from scipy.special import ndtr, ndtri
 
 #: From rows (n, d) to whether each is classified favourably.
 Favourable = Callable[[np.ndarray], np.ndarray]
 
-#: Samples in memory at once.
-_SAMPLES = 500_000
+#: Numbers of noisy versions in memory at once: 64 MB.
+_NUMBERS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -95,14 +95,12 @@ def invalidation_rate(
     True
     """
     counterfactuals = check_states(counterfactuals)
-    failures = np.empty(len(counterfactuals), dtype=np.int64)
-    step = max(1, _SAMPLES // n_samples)
-    for start in range(0, len(counterfactuals), step):
-        rows = slice(start, start + step)
-        randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
-        samples = noise.sample(counterfactuals[rows], variance, n_samples, randomness)
-        failures[rows] = _failures(favourable, samples)
-    return _estimate(failures, n_samples, confidence)
+
+    def samples(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
+        each = variance if np.ndim(variance) == 0 else np.asarray(variance)[rows]
+        return noise.sample(counterfactuals[rows], each, n, randomness)
+
+    return _monte_carlo(favourable, counterfactuals.shape, samples, n_samples, rng, confidence)
 
 
 def accumulated_invalidation_rate(
@@ -122,14 +120,13 @@ def accumulated_invalidation_rate(
     Parameters as in :func:`~rose_carla.noise.accumulated.execute` and :func:`invalidation_rate`.
     """
     factuals = check_states(factuals)
-    failures = np.empty(len(factuals), dtype=np.int64)
-    step = max(1, _SAMPLES // n_samples)
-    for start in range(0, len(factuals), step):
-        rows = slice(start, start + step)
-        randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
-        ends = execute(factuals[rows], plans[rows], noise, variance, action_unit, n_samples, randomness)
-        failures[rows] = _failures(favourable, ends)
-    return _estimate(failures, n_samples, confidence)
+    if len(plans) != len(factuals):
+        raise NoiseError(f"Expected one plan for each of {len(factuals)} factuals, got {len(plans)}.")
+
+    def ends(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
+        return execute(factuals[rows], plans[rows], noise, variance, action_unit, n, randomness)
+
+    return _monte_carlo(favourable, factuals.shape, ends, n_samples, rng, confidence)
 
 
 def linear_invalidation_rate(
@@ -142,8 +139,10 @@ def linear_invalidation_rate(
         \text{plausible: } \sum_j w_j\, \Phi\left(-\frac{v \cdot m_j + b}{\sqrt{v' C v}}\right)
     """
     states, weights = check_states(states), np.asarray(weights, dtype=float)
+    if weights.shape != states.shape[1:] or not np.isfinite(weights).all() or not np.isfinite(bias):
+        raise NoiseError(f"Expected {states.shape[1]} finite weights and a finite bias, got weights {weights.shape}.")
     if isinstance(noise, GaussianNoise):
-        spread = np.sqrt(np.broadcast_to(variance, len(states)))
+        spread = np.sqrt(np.einsum("bkk->bk", noise.covariance(states, variance))[:, 0])
         return _not_above_zero(states @ weights + bias, spread * np.linalg.norm(weights))
     if not isinstance(noise, PlausibleNoise):
         raise NoiseError(f"No closed form is known for {type(noise).__name__}: use invalidation_rate.")
@@ -160,18 +159,48 @@ def common_noise(seed: int | Sequence[int], rows: Iterable[int]) -> list[np.rand
     With it every method is judged on the same noise, row by row, also where some method has no counterfactual for
     some row.
     """
-    seeds = [seed] if isinstance(seed, int) else list(seed)
+    seeds = [int(each) for each in np.atleast_1d(seed)]
     return [np.random.default_rng([*seeds, int(row)]) for row in rows]
 
 
-def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:
-    outcomes = np.asarray(favourable(samples.reshape(-1, samples.shape[2])), dtype=bool)
-    return (~outcomes).reshape(samples.shape[:2]).sum(axis=1)
+def _monte_carlo(
+    favourable: Favourable,
+    shape: tuple[int, ...],
+    noisy: Callable[[slice, int, Randomness], np.ndarray],
+    n_samples: int,
+    rng: Randomness,
+    confidence: float,
+) -> InvalidationRate:
+    """Count the failures among ``n_samples`` noisy versions of each entry, in parts of bounded memory.
 
-
-def _estimate(failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
+    How an entry's samples are cut depends on their number and width alone, so it sees the same noise in any batch.
+    """
+    n, width = shape
+    if n_samples < 1:
+        raise NoiseError(f"n_samples has to be at least 1, got {n_samples}.")
+    check_generators(rng, n)
+    at_once = max(1, _NUMBERS // width)
+    parts = [min(at_once, n_samples - start) for start in range(0, n_samples, at_once)]
+    step = max(1, at_once // n_samples)
+    failures = np.zeros(n, dtype=np.int64)
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
+        for part in parts:
+            failures[rows] += _failures(favourable, noisy(rows, part, randomness))
     lower, upper = wilson_interval(failures, n_samples, confidence)
     return InvalidationRate(failures / n_samples, lower, upper, n_samples)
+
+
+def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:
+    rows = samples.reshape(-1, samples.shape[2])
+    outcomes = np.asarray(favourable(rows))
+    if outcomes.shape != (len(rows),) or not (outcomes.dtype == bool or np.isin(outcomes, (0, 1)).all()):
+        raise NoiseError(
+            f"The classifier has to say for each of {len(rows)} rows whether it is favourable, 1 or 0; it returned shape "
+            f"{outcomes.shape} of {outcomes.dtype}: for a CARLA model use rose_carla.models.favourable(mlmodel)."
+        )
+    return (~outcomes.astype(bool)).reshape(samples.shape[:2]).sum(axis=1)
 
 
 def _not_above_zero(margin: np.ndarray, deviation: np.ndarray) -> np.ndarray:
