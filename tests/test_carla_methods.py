@@ -92,7 +92,8 @@ def test_documented_table_is_the_one_tested():
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("ann", "pytorch"), ("linear", "pytorch"), ("ann", "tensorflow")])
-def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys):
+def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # CARLA's TensorFlow networks leave a folder 'saved_models' wherever they are trained
     settings = {"learning_rate": 0.002, "epochs": 3, "batch_size": 256, "hidden_size": [8]}
     rows = compas.df_test.head(20)
     trained = MLModelCatalog(compas, kind, backend=backend, load_online=False)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import datasets
+from carla.data.catalog import DataCatalog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rose_carla.datasets import adult as adult_source
@@ -187,7 +188,7 @@ def test_roles_can_be_given():
         ({}, {"continuous": ["income", "city"]}, "'city' holds .* values: convert it with pd.to_numeric"),
         ({}, {"continuous": ["income"], "categorical": ["income"]}, "both continuous and categorical: income"),
         ({"income": np.nan}, {}, r"Missing values in: income \(60\)"),
-        ({"income": np.inf}, {}, "'income' holds infinite values"),
+        ({"income": np.inf}, {}, "'income' holds infinite or too large values"),
         ({}, {"favourable": "maybe"}, "no row with the favourable outcome 'maybe'.*'no'"),
         ({"loan": "yes"}, {}, "every row with the favourable outcome 'yes'"),
         ({"home_rent": 1.0}, {}, "Encoded columns would collide: home_rent"),
@@ -200,8 +201,28 @@ def test_bad_tables_are_explained(change, options, message):
         datasets.from_frame(people().assign(**change), **options)
 
 
-def test_more_bad_tables():
+def test_more_bad_tables(tmp_path):
     table = people()
+    for options, message in [
+        ({"continuous": "income"}, "pass \\['income'\\]"),
+        ({"immutables": "city"}, "pass \\['city'\\]"),
+        ({"continuous": ["income", "income"]}, "named twice"),
+        ({"favourable": [1, 2]}, "one value of the target"),
+        ({"name": ""}, "name has to be a text"),
+        ({"name": "german"}, "belongs to one of the paper's"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            datasets.from_frame(table, "loan", **{"name": "x", "favourable": "yes", **options})
+    with pytest.raises(DataError, match="too large values"):
+        datasets.from_frame(table.assign(income=[1e308, -1e308] * 30), "loan", name="x", favourable="yes")
+    with pytest.raises(DataError, match="like a name or a date"):
+        datasets.from_frame(table.assign(person=[f"p{i}" for i in range(60)]), "loan", name="x", favourable="yes")
+    with pytest.raises(DataError, match="look the same as text"):
+        datasets.from_frame(table.assign(city=[1, "1"] * 30), "loan", name="x", favourable="yes")
+    with pytest.raises(DataError, match="Cannot read"):
+        datasets.from_csv(tmp_path, "loan", name="x")
+    with pytest.raises(DataError, match="Only 'german' has more than one form"):
+        datasets.load("adult", form="typed")
     with pytest.raises(DataError, match="no rows"):
         datasets.from_frame(table.iloc[:0], "loan", name="x")
     with pytest.raises(DataError, match="no feature column"):
@@ -249,6 +270,39 @@ def _nearest_data(cache=[]):  # noqa: B006 - one data set for all examples
 
 def _nearest_columns(data):
     return [column for columns in datasets.encoded_columns(data).values() for column in columns]
+
+
+def test_failed_rows_stay_failed_in_raw_units(compas):
+    rows = compas.df_test.head(3).drop(columns="score").astype(float)
+    rows.iloc[1] = np.nan
+    raw = compas.inverse_transform(rows)
+    assert raw.iloc[1].isna().all()
+    assert raw["sex"].iloc[[0, 2]].isin(["Male", "Female"]).all()
+    with pytest.raises(DataError, match="Encoded rows lack the columns sex_Male"):
+        compas.inverse_transform(rows.drop(columns="sex_Male"))
+    with pytest.raises(DataError, match="Raw rows lack the features age"):
+        compas.transform(raw.drop(columns="age"))
+
+
+def test_whole_numbers_come_back_whole(german):
+    table = german_source.frame("coded")
+    assert (german.inverse_transform(german.df)[table.columns] == table).all(axis=None)
+
+
+def test_projection_over_some_columns_and_identity_encoding():
+    data = _nearest_data()
+    block = datasets.project_categories(data, ["city_Bonn", "city_Köln"], np.array([[0.9, 0.8], [0.2, 0.1]]))
+    assert block.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+    class Codes(DataCatalog):
+        categorical, continuous, immutables, target = ["city"], ["income"], [], "loan"
+
+        def __init__(self, table):
+            super().__init__("codes", table, table, table, encoding_method="Identity")
+
+    codes = Codes(pd.DataFrame({"city": [2, 0, 1, 2], "income": [0.0, 1.0, 2.0, 3.0], "loan": [0, 1, 0, 1]}))
+    assert datasets.nearest_valid(codes, codes.df)["city"].tolist() == [2, 0, 1, 2]
+    assert datasets.project_categories(codes, ["city"], np.array([[1.9], [0.4]])).tolist() == [[2.0], [0.0]]
 
 
 def test_nearest_valid_keeps_rows_without_a_counterfactual(compas):

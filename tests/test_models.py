@@ -15,7 +15,7 @@ from rose_carla.models import cache
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -49,7 +49,7 @@ def test_logistic_regression_agrees_with_scikit_learn(german):
 def test_same_seed_same_bits_and_no_global_seed(german):
     torch.manual_seed(1)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    one, again, other = (models.train(german, seed=seed, use_cache=False) for seed in (3, 3, 4))
+    one, again, other = (models.train(german, seed=seed, use_cache=False) for seed in (3, np.int64(3), 4))
     assert torch.equal(before, torch.get_rng_state())
     assert threads == torch.get_num_threads()
     weights = [model.raw_model.layers[0].weight for model in (one, again, other)]
@@ -81,7 +81,15 @@ def test_predictions_for_frames_arrays_and_tensors_agree(compas, compas_ann):
 
 def test_bad_training_input_is_explained(compas):
     with pytest.raises(ModelError, match="Unknown kind of classifier 'anm': did you mean 'ann'"):
-        models.train(compas, "anm")
+        models.train(compas, "anm", settings=models.TrainingSettings((), 0.1, 10))
+    with pytest.raises(ModelError, match="whole number"):
+        models.train(compas, seed="x")
+    with pytest.raises(ModelError, match="Expected a CARLA data set"):
+        models.train(compas.df)
+    with pytest.raises(ModelError, match="have to be above 0"):
+        models.TrainingSettings((50,), 0.002, batch_size=0)
+    with pytest.raises(ModelError, match="lack the target"):
+        models.accuracy(models.train(compas, "linear"), compas.df.drop(columns="score"))
 
     class OneOutcome(datasets.Dataset):
         @property
@@ -211,11 +219,19 @@ def test_wrap_an_estimator_on_encoded_rows(compas, encoded):
 
 
 def test_wrap_an_estimator_fitted_on_arrays(compas, encoded):
+    fitted = LogisticRegression().fit(encoded[0].to_numpy(), encoded[1])
+    model = models.wrap(fitted, compas)
+    expected = fitted.predict_proba(compas.df_test[encoded[0].columns].to_numpy())
+    np.testing.assert_allclose(model.predict_proba(compas.df_test), expected)
     order = sorted(encoded[0].columns)
     fitted = LogisticRegression().fit(encoded[0][order].to_numpy(), encoded[1])
-    model = models.wrap(fitted, compas)
-    expected = fitted.predict_proba(compas.df_test[order].to_numpy())
-    np.testing.assert_allclose(model.predict_proba(compas.df_test), expected)
+    ordered = models.wrap(fitted, compas, feature_order=order)
+    np.testing.assert_allclose(
+        ordered.predict_proba(compas.df_test), fitted.predict_proba(compas.df_test[order].to_numpy())
+    )
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(encoded[0].to_numpy(), encoded[1])
+    with pytest.raises(ModelError, match="say space='encoded'"):
+        models.wrap(pipeline, compas)
 
 
 def test_wrap_a_pipeline_on_raw_rows_with_words_for_outcomes(compas):
@@ -306,12 +322,81 @@ def test_ambiguous_columns_have_to_be_resolved(german):
         (lambda X, y: torch.nn.ReLU(), {}, "no parameters"),
         (lambda X, y: torch.nn.Linear(7, 2), {"space": "raw"}, "takes encoded rows"),
         (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": list("abcdefg")}, "No such encoded columns"),
-        (lambda X, y: "a model", {}, "gives no probabilities"),
+        (lambda X, y: "a model", {}, "neither a scikit-learn estimator"),
+        (lambda X, y: LinearRegression().fit(X, y), {}, "is not a classifier"),
+        (lambda X, y: torch.nn.Sequential(torch.nn.Linear(7, 1), Small()), {}, "say output='probability'"),
+        (lambda X, y: torch.nn.LSTM(7, 2), {}, "returns tuple"),
     ],
 )
 def test_bad_models_are_explained(compas, encoded, make, options, message):
     with pytest.raises(ModelError, match=message):
         models.wrap(make(*encoded), compas, **options)
+
+
+class Small(torch.nn.Module):
+    def forward(self, x):
+        return 0.5 + 0.1 * torch.tanh(x)
+
+
+def test_wrap_an_xgboost_booster(compas, encoded):
+    xgboost = import_optional("xgboost")
+    booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(*encoded), 5)
+    model = models.wrap(booster, compas)
+    expected = booster.predict(xgboost.DMatrix(compas.df_test[encoded[0].columns]))
+    np.testing.assert_allclose(model.predict_proba(compas.df_test)[:, 1], expected, rtol=1e-6)
+    assert len(model.tree_iterator) == 5
+
+
+def test_precision_rows_and_labels_of_any_kind(compas, compas_ann, encoded):
+    assert compas_ann.predict_proba(torch.zeros(1, 7, dtype=torch.float64)).shape == (1, 2)
+    assert compas_ann.predict_proba([[0.0] * 7]).shape == (1, 2)
+    double = models.wrap(torch.nn.Linear(7, 2).double(), compas)
+    assert double.raw_model(torch.zeros(1, 7)).shape == (1, 2)
+    fitted = models.wrap(LogisticRegression().fit(*encoded), compas)
+    assert fitted.predict(torch.zeros(2, 7)).shape == (2,)
+    assert fitted.predict(compas.df_test.head(0)).shape == (0,)
+
+
+def test_trees_for_carla_need_plain_outcomes(compas, encoded):
+    words = encoded[1].map({0: "refuse", 1: "grant"})  # "grant" sorts first: the trees' class 1 is the other one
+    forest = models.wrap(RandomForestClassifier(5).fit(encoded[0], words), compas, favourable="grant")
+    with pytest.raises(ModelError, match="outcomes 0 and 1"):
+        forest.tree_iterator  # noqa: B018
+    with pytest.raises(ModelError, match="no forest"):
+        models.wrap(LogisticRegression().fit(*encoded), compas).tree_iterator  # noqa: B018
+
+
+def test_users_own_values_reach_a_raw_pipeline():
+    """Booleans and whole numbers as categories: the estimator sees them as it was fitted, not as text."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"z": rng.random(400), "member": rng.random(400) < 0.5, "city": rng.integers(3, size=400), "loan": 0}
+    )
+    table["loan"] = ((table["city"] == 2) | table["member"]).astype(int)
+    data = datasets.from_frame(table, "loan", name="own", categorical=["member", "city"])
+    back = data.inverse_transform(data.df)
+    assert back["member"].tolist() == table["member"].tolist()
+    assert back["city"].tolist() == table["city"].tolist()
+    pipeline = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["member", "city"]), remainder="passthrough"), LogisticRegression()
+    ).fit(table[["z", "member", "city"]], table["loan"])
+    model = models.wrap(pipeline, data)
+    rows = data.transform(table.drop(columns="loan"))
+    np.testing.assert_allclose(model.predict_proba(rows), pipeline.predict_proba(table[["z", "member", "city"]]))
+    forest = RandomForestClassifier(5, random_state=0).fit(
+        table[["z", "member", "city"]].to_numpy(float), table["loan"]
+    )
+    on_array = models.wrap(forest, data, space="raw")
+    assert models.accuracy(on_array, data.df) == pytest.approx(1.0, abs=0.01)
+    with pytest.raises(DataError, match="Unknown category of 'city' '7'"):
+        data.transform(table.assign(city=7))
+
+
+def test_data_sets_and_models_can_be_pickled(compas, compas_ann, encoded):
+    for model in (compas_ann, models.wrap(LogisticRegression().fit(*encoded), compas)):
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict_proba(compas.df_test), model.predict_proba(compas.df_test))
+        pd.testing.assert_frame_equal(again.data.df_train, compas.df_train)
 
 
 def test_wrapping_twice_is_refused(compas, compas_ann):
@@ -360,6 +445,10 @@ def test_bad_selections_are_explained(compas, compas_ann, encoded):
         models.negative_instances(compas_ann, split="tset")
     with pytest.raises(DataError, match="at least 1"):
         models.negative_instances(compas_ann, limit=0)
+    with pytest.raises(DataError, match="lacks columns"):
+        models.negative_instances(compas_ann, datasets.load("german"))
+    with pytest.raises(ModelError, match="Expected a CARLA model"):
+        models.negative_instances(LogisticRegression(), compas)
     forest = RandomForestClassifier(n_estimators=1, max_depth=1).fit(encoded[0].iloc[:50], [1] * 49 + [0])
     with pytest.raises(DataError, match="turns nobody down"):
         models.negative_instances(models.wrap(forest, compas))

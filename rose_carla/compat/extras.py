@@ -10,8 +10,8 @@ from rose_carla.errors import MissingPackageError
 #: import name -> (our extras that bring it or its dependencies, requirement to install with ``--no-deps``).
 #: Packages of the second kind pin versions that exist for no supported Python, or pull gigabytes they do not need.
 OPTIONAL_PACKAGES: dict[str, tuple[str, str | None]] = {
-    "tensorflow": ("tensorflow", None),
-    "tf_keras": ("tensorflow", "tf_keras"),
+    "tensorflow": ("tensorflow", "tf_keras==2.21.0"),
+    "tf_keras": ("tensorflow", "tf_keras==2.21.0"),
     "xgboost": ("xgboost", None),
     "dice_ml": ("dice", "dice-ml==0.12"),
     "raiutils": ("dice", None),

@@ -2,7 +2,7 @@
 
 Every Python module looks its built-in functions up in its own ``__builtins__``, and the ``import`` statement calls the
 ``__import__`` found there. The finder below gives each module of a scoped package a ``__builtins__`` whose
-``__import__`` goes through the scope's table first. So nothing global is patched, not even for a moment, and imports
+``__import__`` goes through the scope's table first. So no other package is patched, not even for a moment, and imports
 inside functions keep working long after the package was loaded.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -27,23 +28,28 @@ def _attribute(module: Any, name: str) -> Any:
 class StandIns:
     """Factory of stand-ins; ``load`` turns a module name into the real module (or CARLA's view of it).
 
-    ``importing`` is true only while CARLA's own modules are executed: then attributes are not looked up but stood in
-    for, because a look-up would load the package.
+    ``importing`` is true only in the thread that executes CARLA's own modules, while it does: then attributes are not
+    looked up but stood in for, because a look-up would load the package.
     """
 
     def __init__(self, load: Callable[[str], Any]) -> None:
         self.load = load
-        self.importing = False
+        self._thread = threading.local()  # other threads may be using CARLA meanwhile
         self._modules: dict[str, StandInModule] = {}
+
+    @property
+    def importing(self) -> bool:
+        """Whether this thread is executing CARLA's modules."""
+        return getattr(self._thread, "importing", False)
 
     @contextlib.contextmanager
     def while_importing(self) -> Iterator[None]:
         """Within the context attributes are stood in for."""
-        before, self.importing = self.importing, True
+        before, self._thread.importing = self.importing, True
         try:
             yield
         finally:
-            self.importing = before
+            self._thread.importing = before
 
     def module(self, name: str) -> StandInModule:
         """The one stand-in for module ``name``."""

@@ -63,6 +63,8 @@ def load(
         raise DataError(unknown_name("data set", name, NAMES))
     if form not in german.SCHEMAS:
         raise DataError(unknown_name("form", form, german.SCHEMAS))
+    if name != "german" and form != "coded":
+        raise DataError(f"Only 'german' has more than one form, not {name!r}.")
     if name == "german":
         frame, schema = german.frame(form), german.SCHEMAS[form]
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from rose_carla.datasets.schema import Schema
 from rose_carla.errors import DataError, unknown_name
 from sklearn.model_selection import train_test_split
 
+#: The paper's data sets go by these: how their negative instances are selected depends on it.
+RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
+
 
 class Dataset(DataCatalog):
     """A data set with a seeded split, continuous features scaled to [0, 1] and categorical ones one-hot encoded.
@@ -24,13 +27,15 @@ class Dataset(DataCatalog):
     Parameters
     ----------
     raw
-        Table with the columns of ``schema``, checked by :func:`check_frame`.
+        Table with the columns of ``schema``, categories as text, outcomes 0 and 1.
     schema
         Names and roles of the columns.
     test_size
         Share of rows in the test split.
     seed
         Seed of the split, which is stratified by the target.
+    originals
+        For a categorical feature whose values are no text: from their text to the values themselves.
 
     Examples
     --------
@@ -40,8 +45,18 @@ class Dataset(DataCatalog):
     ((4937, 8), (1235, 8))
     """
 
-    def __init__(self, raw: pd.DataFrame, schema: Schema, test_size: float = 0.2, seed: int = 0) -> None:
+    def __init__(
+        self,
+        raw: pd.DataFrame,
+        schema: Schema,
+        test_size: float = 0.2,
+        seed: int = 0,
+        originals: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         self.schema = schema
+        self.originals = dict(originals or {})
+        self._raw = raw
+        self._whole = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
         self.test_size = test_size
         self.seed = seed
         rows = np.arange(len(raw))
@@ -74,13 +89,51 @@ class Dataset(DataCatalog):
         return list(self.schema.immutables)
 
     @property
+    def raw_features(self) -> list[str]:
+        """Features by their raw names, in the order of the table."""
+        return [column for column in self._raw.columns if column in self.schema.features]
+
+    @property
     def target(self) -> str:
         """Column with the outcome, 1 = favourable."""
         return self.schema.target
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """CARLA's pipeline cannot be pickled; the table and how it is split can."""
+        return type(self), (self._raw, self.schema, self.test_size, self.seed, self.originals)
+
+    def transform(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Encoded, normalised rows for rows in raw units."""
+        missing = [feature for feature in self.schema.features if feature not in df.columns]
+        if missing:
+            raise DataError(f"Raw rows lack the features {', '.join(missing[:5])}.")
+        raw = df.copy()
+        for feature in self.schema.categorical:
+            raw[feature] = raw[feature].astype(str).astype(object)
+            if hasattr(self, "_encoder"):  # not yet while CARLA's constructor fits it
+                known = self.encoder.categories_[self.schema.categorical.index(feature)]
+                strange = sorted(set(raw[feature]) - set(known))
+                if strange:
+                    raise DataError(unknown_name(f"category of {feature!r}", strange[0], known))
+        return super().transform(raw)
+
     def inverse_transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Raw units for encoded rows; an encoding between two categories is read as the nearer one."""
-        return super().inverse_transform(nearest_valid(self, df))
+        """Raw units for encoded rows, NaN for rows of NaN.
+
+        An encoding between two categories is read as the nearer one; numbers of features that hold whole numbers are
+        freed from rounding errors, but not rounded.
+        """
+        missing = [c for c in self._df.columns if c != self.target and c not in df.columns]
+        if missing:
+            raise DataError(f"Encoded rows lack the columns {', '.join(missing[:5])}.")
+        complete = df[[c for c in df.columns if c != self.target]].notna().all(axis=1)
+        raw = super().inverse_transform(nearest_valid(self, df[complete]))
+        for feature in self._whole:
+            nearest = raw[feature].round()
+            raw[feature] = raw[feature].where((raw[feature] - nearest).abs() > 1e-6, nearest)
+        for feature, values in self.originals.items():
+            raw[feature] = raw[feature].map(values)
+        return raw if complete.all() else raw.reindex(df.index)
 
 
 def from_frame(
@@ -132,18 +185,31 @@ def from_frame(
     """
     _check_columns(frame, target)
     continuous, categorical = _roles(frame, target, continuous, categorical)
+    if isinstance(immutables, str):
+        raise DataError(f"immutables has to be a list of features: pass [{immutables!r}].")
     immutables = tuple(immutables)
+    if not isinstance(name, str) or not name:
+        raise DataError(f"name has to be a text, got {name!r}.")
+    if name in RESERVED_NAMES:
+        raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
     for feature in immutables:
         if feature not in continuous + categorical:
             raise DataError(unknown_name("immutable feature", feature, continuous + categorical))
     schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
-    table = frame[[*continuous, *categorical, target]].copy()
+    features = {*continuous, *categorical}
+    table = frame[[column for column in frame.columns if column in features or column == target]].copy()
     _check_values(table, schema)
     table[target] = _outcome(table[target], favourable)
+    originals = {}
     for feature in categorical:
+        values = {str(value): value for value in table[feature].unique()}
+        if len(values) < table[feature].nunique():
+            raise DataError(f"Different values of {feature!r} look the same as text: make them one type.")
+        if any(text is not value and text != value for text, value in values.items()):
+            originals[feature] = values
         table[feature] = table[feature].astype(str).astype(object)
     _check_encoded_names(table, schema)
-    return Dataset(table, schema, test_size=test_size, seed=seed)
+    return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
 
 
 def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
@@ -151,7 +217,7 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
     options.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     try:
         frame = pd.read_csv(path)
-    except (FileNotFoundError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DataError(f"Cannot read {os.fspath(path)!r} as a CSV file: {error}") from error
     return from_frame(frame, target, **options)
 
@@ -176,6 +242,10 @@ def _roles(
 ) -> tuple[list[str], list[str]]:
     features = [column for column in frame.columns if column != target]
     for given in (continuous, categorical):
+        if isinstance(given, str):
+            raise DataError(f"Features have to be given as a list: pass [{given!r}].")
+        if given is not None and len(set(given)) < len(given):
+            raise DataError(f"Features are named twice in {list(given)}.")
         for feature in given or ():
             if feature not in features:
                 raise DataError(unknown_name("feature column", feature, features))
@@ -207,12 +277,25 @@ def _check_values(table: pd.DataFrame, schema: Schema) -> None:
                 f"Continuous feature {feature!r} holds {values.dtype} values: convert it with pd.to_numeric or name "
                 "it in categorical=[...]."
             )
-        if not np.isfinite(values.to_numpy(dtype=float)).all():
-            raise DataError(f"Continuous feature {feature!r} holds infinite values: drop or cap those rows.")
+        numbers = values.to_numpy(dtype=float)
+        if not np.isfinite(numbers).all() or not np.isfinite(numbers.max() - numbers.min()):
+            raise DataError(
+                f"Continuous feature {feature!r} holds infinite or too large values: drop or cap those rows."
+            )
+    for feature in schema.categorical:
+        levels = table[feature].nunique()
+        if levels > 50 and levels > len(table) / 2:
+            raise DataError(
+                f"Categorical feature {feature!r} has {levels} values in {len(table)} rows, like a name or a date: "
+                "drop it, or turn it into a number."
+            )
 
 
 def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
-    outcome = (values == favourable).astype("int64")
+    try:
+        outcome = (values == favourable).astype("int64")
+    except (TypeError, ValueError) as error:
+        raise DataError(f"favourable has to be one value of the target, got {favourable!r}.") from error
     if outcome.nunique() < 2:
         found = ", ".join(map(repr, list(values.unique())[:5]))
         which = "every row" if outcome.iloc[0] == 1 else "no row"

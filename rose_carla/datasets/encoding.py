@@ -56,15 +56,22 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
         if feature not in groups:
             continue
         block = projected[:, groups[feature]]
-        unknown = np.isnan(block).any(axis=1)
-        if data._identity_encoding or len(groups[feature]) < len(_categories(data, feature)):
-            valid = (block > 0.5).astype(float)
-        else:
-            valid = np.zeros_like(block)
-            valid[np.arange(len(block)), np.where(np.isnan(block), -np.inf, block).argmax(axis=1)] = 1.0
-        valid[unknown] = np.nan
+        candidates = _valid_encodings(data, feature, len(groups[feature]))
+        # nearest by |x - c|^2, without the term that all candidates share; NaN compares false and is put back below
+        closeness = np.nan_to_num(block) @ candidates.T - 0.5 * (candidates**2).sum(axis=1)
+        valid = candidates[closeness.argmax(axis=1)]
+        valid[np.isnan(block).any(axis=1)] = np.nan
         projected[:, groups[feature]] = valid
     return projected
+
+
+def _valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
+    """Every valid encoding (c, width) of a categorical feature over the columns of it that are there."""
+    if data._identity_encoding:
+        return np.unique(data.df[feature].to_numpy(dtype=float))[:, None]
+    one_hot = np.eye(width)
+    # A dropped column (of two categories), or one that a model leaves out, makes all zeros a category too.
+    return one_hot if width == len(_categories(data, feature)) else np.vstack([np.zeros(width), one_hot])
 
 
 def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:

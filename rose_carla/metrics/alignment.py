@@ -39,8 +39,8 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     elif labels.is_unique and labels.isin(factuals.index).all():
         if numbered:
             warnings.warn(
-                f"{len(found)} counterfactuals numbered from 0 for {len(factuals)} factuals are taken to belong to those "
-                "of the same label; if the method dropped rows and renumbered the rest, they do not.",
+                f"{len(found)} counterfactuals numbered from 0 for {len(factuals)} factuals are taken to belong to "
+                "those of the same label; if the method dropped rows and renumbered the rest, they do not.",
                 stacklevel=2,
             )
         found = found.reindex(factuals.index)

@@ -68,6 +68,8 @@ class EncodedModel(MLModel):
                     "data.transform(raw_rows)."
                 )
             x = x[self._feature_input_order].to_numpy(dtype=float)
+        elif not isinstance(x, torch.Tensor):
+            x = np.asarray(x, dtype=float)
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):
             raise ModelError(
                 f"Expected rows of {len(self._feature_input_order)} features in feature_input_order, got shape "
@@ -95,9 +97,9 @@ class TorchModel(EncodedModel):
     def predict_proba(self, x: Any) -> Any:
         """Probabilities of the two outcomes, shape (n, 2); a torch tensor in gives a torch tensor out."""
         x = self._ordered(x)
-        if isinstance(x, torch.Tensor):
-            return self._raw_model(x)
         parameter = next(self._raw_model.parameters())
+        if isinstance(x, torch.Tensor):
+            return self._raw_model(x.to(parameter.dtype))
         rows = torch.as_tensor(np.array(x), dtype=parameter.dtype, device=parameter.device)
         with torch.no_grad():
             return self._raw_model(rows).cpu().numpy()
@@ -129,20 +131,25 @@ class SklearnModel(EncodedModel):
     def predict_proba(self, x: Any) -> Any:
         """Probabilities of the two outcomes, shape (n, 2); a torch tensor in gives a torch tensor out."""
         x = self._ordered(x)
-        if isinstance(x, torch.Tensor):
-            return torch.as_tensor(self._probabilities(x.detach().cpu().numpy()), dtype=x.dtype)
-        return self._probabilities(np.asarray(x, dtype=float))
+        rows = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+        probabilities = self._probabilities(rows) if len(rows) else np.empty((0, 2))
+        return torch.as_tensor(probabilities, dtype=x.dtype) if isinstance(x, torch.Tensor) else probabilities
 
     def predict(self, x: Any) -> Any:
         """Predicted labels, shape (n,): what CARLA's own models of these two backends return."""
-        return (self.predict_proba(x)[:, 1] > 0.5).astype("int64")
+        return np.asarray(self.predict_proba(x)[:, 1] > 0.5).astype("int64")
 
     @property
     def tree_iterator(self) -> Any:
         """The trees of a forest, in the form CARLA's FeatureTweak and FOCUS walk them."""
         if self._backend != "xgboost":
+            if not hasattr(self._raw_model, "estimators_"):
+                raise ModelError(f"{type(self._raw_model).__name__} is no forest: CARLA's tree methods need one.")
+            if list(self._raw_model.classes_) != [0, 1]:
+                raise ModelError("CARLA's tree methods read the trees themselves: fit them on outcomes 0 and 1.")
             return self._raw_model
-        boosters = list(self._raw_model.get_booster())
+        booster = self._raw_model.get_booster() if hasattr(self._raw_model, "get_booster") else self._raw_model
+        boosters = list(booster)
         for booster in boosters:
             booster.feature_names = self.feature_input_order
         return boosters

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-from rose_carla.errors import DataError, unknown_name
+from rose_carla.errors import DataError, ModelError, unknown_name
 
 #: The paper's choice per data set: (rows to look at, most rows to take). Any other data set: all of its test split.
 PAPER_SELECTION: dict[str, tuple[str, int | None]] = {
@@ -55,17 +55,23 @@ def negative_instances(
     >>> models.negative_instances(models.train(data, "linear")).shape
     (200, 14)
     """
+    if not isinstance(model, MLModel):
+        raise ModelError(f"Expected a CARLA model, got {type(model).__name__}: make one with models.wrap.")
     data = model.data if data is None else data
     frames = {"all": "df", "train": "df_train", "test": "df_test"}
-    paper_split, paper_limit = PAPER_SELECTION.get(data.name, ("test", None))
+    paper_split, paper_limit = PAPER_SELECTION.get(getattr(data, "name", ""), ("test", None))
     if split is None and limit is None:
         limit = paper_limit
     split = paper_split if split is None else split
     if split not in frames:
         raise DataError(unknown_name("split", split, frames))
-    if limit is not None and limit < 1:
-        raise DataError(f"limit has to be at least 1, got {limit}.")
-    rows = getattr(data, frames[split])[[*model.feature_input_order, data.target]]
+    if limit is not None and (not isinstance(limit, (int, np.integer)) or limit < 1):
+        raise DataError(f"limit has to be a whole number of at least 1, got {limit}.")
+    rows = getattr(data, frames[split])
+    missing = [column for column in model.feature_input_order if column not in rows.columns]
+    if missing:
+        raise DataError(f"The data set lacks columns that the model takes: {', '.join(missing[:5])}.")
+    rows = rows[[*model.feature_input_order, data.target]]
     negative = rows[np.asarray(model.predict_proba(rows)).argmax(axis=1) == 0]
     if negative.empty:
         raise DataError(f"The classifier turns nobody down among {len(rows)} rows of the {split} split.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import operator
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from carla.data.catalog import DataCatalog
+from carla.data.api import Data
+from carla.models.api import MLModel
 from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
@@ -42,19 +44,23 @@ class TrainingSettings:
     batch_size: int
     epochs: int = 50
 
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.epochs < 1 or not self.learning_rate > 0 or any(w < 1 for w in self.hidden):
+            raise ModelError(f"Widths, batch_size, epochs and learning_rate have to be above 0: {self}.")
+
 
 def paper_settings(kind: str, data_name: str) -> TrainingSettings:
     """The paper's Table 'Training details' for ``kind`` and a data set; unknown data sets are treated as Adult."""
     if kind == "ann":
         return TrainingSettings(hidden=(50,), learning_rate=0.002, batch_size=512)
     if kind == "linear":
-        small = data_name.startswith(("german", "compas"))
+        small = data_name in ("german", "german-typed", "compas")
         return TrainingSettings(hidden=(), learning_rate=0.001, batch_size=50 if small else 512)
     raise ModelError(unknown_name("kind of classifier", kind, ("ann", "linear")))
 
 
 def train(
-    data: DataCatalog,
+    data: Data,
     kind: str = "ann",
     *,
     seed: int = 0,
@@ -67,7 +73,7 @@ def train(
     Parameters
     ----------
     data
-        A CARLA ``DataCatalog``.
+        A CARLA data set.
     kind
         ``"ann"``: one hidden layer of 50 with ReLU; ``"linear"``: logistic regression.
     seed
@@ -86,7 +92,14 @@ def train(
     >>> model.predict_proba(model.data.df_test.head(3)).shape
     (3, 2)
     """
-    settings = settings or paper_settings(kind, data.name)
+    if not isinstance(data, Data):
+        raise ModelError(f"Expected a CARLA data set, got {type(data).__name__}: make one with datasets.from_frame.")
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise ModelError(f"seed has to be a whole number, got {seed!r}.") from None
+    of_paper = paper_settings(kind, getattr(data, "name", ""))
+    settings = settings or of_paper
     frame = data.df_train
     order = sorted(column for column in frame.columns if column != data.target)
     inputs, outcomes = frame[order].to_numpy(dtype=np.float32), frame[data.target].to_numpy(dtype=np.int64)
@@ -114,8 +127,10 @@ def train(
     return TorchModel(data, network, order)
 
 
-def accuracy(model: TorchModel, frame: pd.DataFrame) -> float:
-    """Share of rows of an encoded ``frame`` whose outcome the classifier predicts."""
+def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
+    """Share of rows of an encoded ``frame``, target included, whose outcome the classifier predicts."""
+    if model.data.target not in frame.columns:
+        raise ModelError(f"The rows lack the target {model.data.target!r}, so nothing can be compared.")
     predicted = np.asarray(model.predict_proba(frame)).argmax(axis=1)
     return float((predicted == frame[model.data.target].to_numpy()).mean())
 

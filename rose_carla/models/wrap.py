@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,13 @@ import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
+from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
+from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 SPACES = ("encoded", "raw")
@@ -35,13 +38,13 @@ def wrap(
     Parameters
     ----------
     model
-        A fitted scikit-learn estimator or pipeline with ``predict_proba``, an ``xgboost.XGBClassifier`` or a torch
-        module.
+        A fitted scikit-learn estimator or pipeline with ``predict_proba``, an ``xgboost.XGBClassifier``, an
+        ``xgboost.Booster`` with objective ``binary:logistic``, or a torch module.
     data
         The data set it was fitted for.
     feature_order
-        Columns in the order the classifier takes them. Known already if it was fitted on a DataFrame; otherwise the
-        sorted encoded columns, the order of :func:`rose_carla.models.train`.
+        Columns in the order the classifier takes them. Known already if it was fitted on a DataFrame; otherwise they
+        are taken to be those of the table without the target, ``data.df_train.drop(columns=data.target)``.
     space
         ``"encoded"`` if it takes encoded, normalised rows (``data.df``), ``"raw"`` if it takes rows as people write
         them, like a pipeline that encodes by itself. Told from the column names where they differ. torch modules are
@@ -50,7 +53,7 @@ def wrap(
         The class of a scikit-learn estimator that people want.
     output
         torch only: whether the module returns ``"probability"`` or ``"logit"`` values, of shape (n, 2), (n, 1) or
-        (n,); told from its values on training rows if left out.
+        (n,); told from its last layer and its values on training rows if that leaves no doubt.
 
     Raises
     ------
@@ -98,7 +101,13 @@ def to_tensorflow(model: TorchModel) -> TensorFlowModel:
 
 
 def _encoded_features(data: DataCatalog) -> list[str]:
-    return sorted(column for column in data.df_train.columns if column != data.target)
+    return [column for column in data.df_train.columns if column != data.target]
+
+
+def _raw_features(data: DataCatalog) -> list[str]:
+    if isinstance(data, Dataset):
+        return data.raw_features
+    return [*data.continuous, *data.categorical]
 
 
 class TwoProbabilities(torch.nn.Module):
@@ -111,7 +120,7 @@ class TwoProbabilities(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Probabilities of the two outcomes."""
-        values = self.module(x)
+        values = self.module(x.to(next(self.module.parameters()).dtype))
         if values.dim() == 2 and values.shape[1] == 2:
             return torch.softmax(values, dim=-1) if self.output == "logit" else values
         values = values.reshape(-1)
@@ -131,29 +140,35 @@ def _wrap_torch(
     module.eval()
     try:
         with torch.no_grad():
-            values = module(rows.to(parameter.device)).cpu()
-    except RuntimeError as error:
+            values = module(rows.to(parameter.device))
+    except Exception as error:  # whatever a module may raise, the caller should know what was tried
         raise ModelError(
             f"The torch module does not take rows of {len(order)} features ({error}): give its columns in "
             "feature_order=[...]."
         ) from error
-    shape = tuple(values.shape)
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
     if shape not in ((len(rows), 2), (len(rows), 1), (len(rows),)):
-        raise ModelError(
-            f"The torch module returns shape {shape} for {len(rows)} rows: expected (n, 2), (n, 1) or (n,)."
-        )
+        raise ModelError(f"The torch module returns {shape} for {len(rows)} rows: expected (n, 2), (n, 1) or (n,).")
     if not torch.isfinite(values).all():
         raise ModelError("The torch module returns values that are not finite on training rows.")
-    return TorchModel(data, TwoProbabilities(module, output or _kind_of(values)), order)
+    return TorchModel(data, TwoProbabilities(module, output or _kind_of(module, values.cpu())), order)
 
 
-def _kind_of(values: torch.Tensor) -> str:
+def _kind_of(module: torch.nn.Module, values: torch.Tensor) -> str:
+    """Probabilities or logits, if that can be told."""
     inside = bool(((values >= 0) & (values <= 1)).all())
+    if not inside:
+        return "logit"
     if values.dim() == 2 and values.shape[1] == 2:
-        inside = inside and bool(
-            torch.allclose(values.sum(dim=1), torch.ones(len(values), dtype=values.dtype), atol=1e-4)
-        )
-    return "probability" if inside else "logit"
+        ones = torch.ones(len(values), dtype=values.dtype)
+        return "probability" if torch.allclose(values.sum(dim=1), ones, atol=1e-4) else "logit"
+    last = list(module.modules())[-1]
+    if isinstance(last, torch.nn.Sigmoid):
+        return "probability"
+    raise ModelError(
+        "The torch module returns numbers between 0 and 1, which may be probabilities or small logits: say "
+        "output='probability' or output='logit'."
+    )
 
 
 def _wrap_estimator(
@@ -161,32 +176,76 @@ def _wrap_estimator(
 ) -> SklearnModel:
     if isinstance(model, type):
         raise ModelError(f"{model.__name__} is a class: pass a fitted instance.")
+    booster = type(model).__name__ == "Booster" and _is_xgboost(model)
+    if not booster:
+        _check_classifier(model)
+    names, space = _columns_and_space(model, data, feature_order, space)
+    order = names if space == "encoded" else _encoded_features(data)
+    column = None if booster else _favourable_column(model, favourable)
+    probabilities = EstimatorProbabilities(model, data, order, names, space, column)
+    try:
+        tried = probabilities(data.df_train[order].to_numpy(dtype=float)[:1000])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error}") from error
+    if tried.min() < 0 or tried.max() > 1:
+        raise ModelError(f"{type(model).__name__} returns values outside [0, 1]: it needs objective 'binary:logistic'.")
+    backend = "xgboost" if _is_xgboost(model) else "sklearn"
+    return SklearnModel(data, model, order, probabilities, backend)
+
+
+def _check_classifier(model: Any) -> None:
+    name = type(model).__name__
+    if not hasattr(model, "fit"):
+        raise ModelError(f"{name} is neither a scikit-learn estimator, an xgboost model nor a torch module.")
     if not hasattr(model, "predict_proba"):
-        raise ModelError(
-            f"{type(model).__name__} gives no probabilities (predict_proba): wrap it in scikit-learn's "
-            "CalibratedClassifierCV and fit that."
-        )
+        if is_classifier(model):
+            raise ModelError(
+                f"{name} gives no probabilities (predict_proba): wrap it in scikit-learn's CalibratedClassifierCV and "
+                "fit that."
+            )
+        raise ModelError(f"{name} is not a classifier.")
     try:
         check_is_fitted(model)
     except NotFittedError as error:
-        raise ModelError(f"{type(model).__name__} is not fitted: call its fit method first.") from error
-    except TypeError as error:
-        raise ModelError(f"{type(model).__name__} is neither a scikit-learn estimator nor a torch module.") from error
-    column = _favourable_column(model, favourable)
-    names, space = _columns_and_space(model, data, feature_order, space)
-    order = names if space == "encoded" else _encoded_features(data)
-    take = _takes(model, names, data, order, space)
+        raise ModelError(f"{name} is not fitted: call its fit method first.") from error
 
-    def probabilities(rows: np.ndarray) -> np.ndarray:
-        wanted = np.asarray(model.predict_proba(take(rows)), dtype=float)[:, column]
+
+class EstimatorProbabilities:
+    """From encoded rows to probabilities (n, 2), through whatever the estimator was fitted on.
+
+    Parameters
+    ----------
+    model
+        The estimator.
+    data
+        Its data set.
+    order
+        Encoded columns of the rows that come in.
+    names, space
+        Columns that the estimator takes, and whether they are encoded or raw.
+    column
+        Position of the favourable class; None for an xgboost Booster, which returns its probability alone.
+    """
+
+    def __init__(
+        self, model: Any, data: DataCatalog, order: Sequence[str], names: Sequence[str], space: str, column: int | None
+    ) -> None:
+        self.model, self.data = model, data
+        self.order, self.names, self.space, self.column = list(order), list(names), space, column
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities of the two outcomes."""
+        frame = pd.DataFrame(rows, columns=self.order)
+        if self.space == "raw":
+            frame = self.data.inverse_transform(frame)
+        frame = frame[self.names]
+        if self.column is None:
+            wanted = self.model.inplace_predict(frame.to_numpy(), validate_features=False)
+        else:
+            takes_frames = hasattr(self.model, "feature_names_in_")
+            wanted = self.model.predict_proba(frame if takes_frames else frame.to_numpy())[:, self.column]
+        wanted = np.asarray(wanted, dtype=float)
         return np.stack([1 - wanted, wanted], axis=1)
-
-    try:
-        probabilities(data.df_train[order].to_numpy(dtype=float)[:2])
-    except ValueError as error:
-        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error}") from error
-    backend = "xgboost" if _is_xgboost(model) else "sklearn"
-    return SklearnModel(data, model, order, probabilities, backend)
 
 
 def _is_xgboost(model: Any) -> bool:
@@ -206,10 +265,12 @@ def _columns_and_space(
     model: Any, data: DataCatalog, feature_order: Sequence[str] | None, space: str | None
 ) -> tuple[list[str], str]:
     """Columns the estimator takes, and whether they are encoded or raw ones."""
-    encoded, raw = _encoded_features(data), [*data.continuous, *data.categorical]
-    fitted = getattr(model, "feature_names_in_", None)
+    encoded, raw = _encoded_features(data), _raw_features(data)
+    fitted = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
     names = list(feature_order) if feature_order is not None else None if fitted is None else list(map(str, fitted))
     if names is None:
+        if space is None and isinstance(model, Pipeline) and len(raw) == len(encoded):
+            raise ModelError("The pipeline knows no column names: say space='encoded' or space='raw'.")
         names = raw if space == "raw" else encoded
         width = getattr(model, "n_features_in_", len(names))
         if width != len(names):
@@ -235,21 +296,3 @@ def _check_encoded(order: Sequence[str], data: DataCatalog) -> None:
     strange = sorted(set(order) - set(_encoded_features(data)))
     if strange:
         raise ModelError(f"No such encoded columns in the data set: {', '.join(strange[:5])}.")
-
-
-def _takes(
-    model: Any, names: Sequence[str], data: DataCatalog, order: Sequence[str], space: str
-) -> Callable[[np.ndarray], Any]:
-    """Function from encoded rows to what the estimator was fitted on: a DataFrame or an array, encoded or raw."""
-    as_frame = hasattr(model, "feature_names_in_")
-
-    def take(rows: np.ndarray) -> Any:
-        if space == "encoded" and not as_frame:
-            return rows
-        frame = pd.DataFrame(rows, columns=list(order))
-        if space == "raw":
-            frame = data.inverse_transform(frame)
-        frame = frame[list(names)]
-        return frame if as_frame else frame.to_numpy()
-
-    return take

@@ -96,7 +96,9 @@ class Density:
         covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
         self.covariance_ = covariance + self.ridge * np.eye(width)
         eigenvalues, self._rotation = np.linalg.eigh(self.covariance_)
-        if eigenvalues[0] <= 0:
+        if self.ridge > 0:  # what rounding leaves of it beside very wide kernels
+            eigenvalues = np.maximum(eigenvalues, self.ridge)
+        elif eigenvalues[0] <= 1e-13 * eigenvalues[-1]:
             raise NoiseError("Some columns are constant or collinear: a density of them needs a ridge above 0.")
         self._kernel_variance = eigenvalues
         if len(rows) > self.max_points:

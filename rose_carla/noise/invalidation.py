@@ -197,8 +197,8 @@ def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:
     outcomes = np.asarray(favourable(rows))
     if outcomes.shape != (len(rows),) or not (outcomes.dtype == bool or np.isin(outcomes, (0, 1)).all()):
         raise NoiseError(
-            f"The classifier has to say for each of {len(rows)} rows whether it is favourable, 1 or 0; it returned shape "
-            f"{outcomes.shape} of {outcomes.dtype}: for a CARLA model use rose_carla.models.favourable(mlmodel)."
+            f"The classifier has to say for each of {len(rows)} rows whether it is favourable, 1 or 0; it returned "
+            f"shape {outcomes.shape} of {outcomes.dtype}: for a CARLA model use rose_carla.models.favourable(mlmodel)."
         )
     return (~outcomes.astype(bool)).reshape(samples.shape[:2]).sum(axis=1)
 

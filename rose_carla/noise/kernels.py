@@ -1,10 +1,11 @@
 """Compiled inner loops of the density: which data point a draw of plausible noise belongs to.
 
-In the density's own coordinates (centred, rotated so that its kernel covariance is diagonal with entries h, and in units
-of sqrt(h); see :mod:`.density`) the weight of data point ``y`` for state ``z`` is ``exp(-|r * (z - y)|^2 / 2)`` with
-``r = sqrt(h / (variance + h))``. Drawing a point by its weight looks at every point once, which is the whole cost of
-plausible noise. Most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, :data:`BOXES` boxes to a shelf. The distance of a state to a box
-bounds the weights in it from above, which gives an **exact** draw without looking into most boxes:
+In the density's own coordinates (centred, rotated so that its kernel covariance is diagonal with entries h, and in
+units of sqrt(h); see :mod:`.density`) the weight of data point ``y`` for state ``z`` is ``exp(-|r * (z - y)|^2 / 2)``
+with ``r = sqrt(h / (variance + h))``. Drawing a point by its weight looks at every point once, which is the whole cost
+of plausible noise. Most weights are negligible, so the points are kept in boxes of :data:`BOX` near points,
+:data:`BOXES` boxes to a shelf. The distance of a state to a box bounds the weights in it from above, which gives an
+**exact** draw without looking into most boxes:
 
 1. Weigh the points of every box whose bound is not small beside the largest weight seen. All other boxes and shelves
    keep their bound (number of points times the bound on one weight).
