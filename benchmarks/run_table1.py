@@ -3,14 +3,19 @@
 Run as ``make table1`` or ``python benchmarks/run_table1.py [--quick] [--datasets ...] [--methods ...]``. The protocol
 is the paper's: every feature actionable, negative instances as the paper selects them, one-off noise of variance 0.01
 with 1000 samples, accumulated noise of variance 0.0005 per unit of 0.025 with 1000 tries. Results are printed and
-written to ``--out`` as CSV files: one with a row per data set, method and person, and the table.
+written to ``--out``: one CSV file with a row per data set, method and person, one with the table, and ``run.json``
+with versions, settings and the command.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import importlib.metadata
 import io
+import json
+import platform
 import random
 import sys
 import time
@@ -25,6 +30,7 @@ import pandas as pd
 import torch
 from rose_carla import datasets, models
 from rose_carla.errors import unknown_name
+from rose_carla.metrics import NoiseSettings
 from tqdm import tqdm
 
 #: Name in the table -> from a model to the method, with the paper's hyper-parameters where it names them.
@@ -120,6 +126,17 @@ def main() -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     people.to_csv(chosen.out / "people.csv", index=False)
     table.to_csv(chosen.out / "table1.csv")
+    provenance = {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "settings": {**vars(chosen), "out": str(chosen.out), "noise": dataclasses.asdict(NoiseSettings.of(options))},
+        "versions": {
+            name: importlib.metadata.version(name)
+            for name in ("rose-carla", "carla-recourse", "dice-ml", "numpy", "pandas", "scikit-learn", "torch")
+        },
+        "python": platform.python_version(),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    (chosen.out / "run.json").write_text(json.dumps(provenance, indent=2) + "\n")
     print(table.to_string())
     print(f"\nWritten to {chosen.out}/ after {time.perf_counter() - start:.0f} s.")
 
