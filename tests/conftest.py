@@ -46,3 +46,8 @@ def compas_ann(compas):
 @pytest.fixture(scope="session")
 def compas_linear(compas):
     return models.train(compas, "linear")
+
+
+@pytest.fixture(scope="session")
+def encoded(compas):
+    return compas.df_train.drop(columns=compas.target), compas.df_train[compas.target]

@@ -125,9 +125,7 @@ class Density:
 
     def _to_own(self, states: np.ndarray) -> np.ndarray:
         """Coordinates in which kernels are N(y_j, I): centred, rotated to H's axes, in units of its deviations."""
-        # Beyond 1e100 deviations nothing changes any more but that squares overflow.
-        own = ((states - self._centre) @ self._rotation) / np.sqrt(self._kernel_variance)
-        return np.ascontiguousarray(own.clip(-1e100, 1e100))
+        return np.ascontiguousarray(((states - self._centre) @ self._rotation) / np.sqrt(self._kernel_variance))
 
     def _from_own(self, own: np.ndarray) -> np.ndarray:
         return self._centre + (own * np.sqrt(self._kernel_variance)) @ self._rotation.T
@@ -135,7 +133,7 @@ class Density:
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Log of the density at ``states`` of shape (b, d)."""
         self._check_fitted()
-        own = self._to_own(check_states(states, self.width))
+        own = self._to_own(check_states(states, self.width)).clip(-1e100, 1e100)
         sums = np.empty(len(own))
         n, width = self._points.shape
         share_out(len(own), len(own) * n * width, lambda i, j: kernels.log_sums(i, j, own, self._points, sums))
@@ -144,7 +142,9 @@ class Density:
 
     def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Log of w_j, the share of each kernel in N(x, variance I) K, shape (b, n); each row's weights add up to 1."""
-        own, share = self._to_own(states), self._kernel_variance / (variance[:, None] + self._kernel_variance)
+        # Beyond 1e100 deviations no weight changes any more, but squares would overflow.
+        own = self._to_own(states).clip(-1e100, 1e100)
+        share = self._kernel_variance / (variance[:, None] + self._kernel_variance)
         # -|r (z - y)|^2 / 2 without the term that all points share
         log_weights = (own * share) @ self._points.T - 0.5 * share @ (self._points**2).T
         log_weights -= log_weights.max(axis=1, keepdims=True)
@@ -169,7 +169,7 @@ class Density:
     def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`."""
         self._check_fitted()
-        own, boxes = self._to_own(states), self._boxes
+        own, boxes = self._to_own(states).clip(-1e100, 1e100), self._boxes
         drawn = np.empty((len(states), n_samples), dtype=np.int64)
 
         def part(first: int, last: int) -> None:
