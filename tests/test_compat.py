@@ -67,12 +67,13 @@ def test_import_after_carla_failed_on_its_own():
     out = run("""
         try:
             import carla
-        except Exception as error:
-            print(type(error).__name__ != "")
+            raise SystemExit("CARLA imports by itself here")
+        except ImportError:
+            pass
         import rose_carla, carla
         print(carla.Benchmark.__module__)
     """)
-    assert out == "True\ncarla.evaluation.benchmark\n"
+    assert out.splitlines()[-1] == "carla.evaluation.benchmark"  # CARLA's own attempt may have logged before
 
 
 def test_without_any_extra_everything_else_works():
