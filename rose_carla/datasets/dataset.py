@@ -110,11 +110,10 @@ class Dataset(DataCatalog):
         raw = df.copy()
         for feature in self.schema.categorical:
             raw[feature] = raw[feature].astype(str).astype(object)
-            if hasattr(self, "_encoder"):  # not yet while CARLA's constructor fits it
-                known = self.encoder.categories_[self.schema.categorical.index(feature)]
-                strange = sorted(set(raw[feature]) - set(known))
-                if strange:
-                    raise DataError(unknown_name(f"category of {feature!r}", strange[0], known))
+            known = self.encoder.categories_[self.schema.categorical.index(feature)]
+            strange = sorted(set(raw[feature]) - set(known))
+            if strange:
+                raise DataError(unknown_name(f"category of {feature!r}", strange[0], known))
         return super().transform(raw)
 
     def inverse_transform(self, df: pd.DataFrame) -> pd.DataFrame:

@@ -133,7 +133,7 @@ class Density:
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Log of the density at ``states`` of shape (b, d)."""
         self._check_fitted()
-        own = self._to_own(check_states(states, self.width)).clip(-1e100, 1e100)
+        own = _measurable(self._to_own(check_states(states, self.width)))
         sums = np.empty(len(own))
         n, width = self._points.shape
         share_out(len(own), len(own) * n * width, lambda i, j: kernels.log_sums(i, j, own, self._points, sums))
@@ -142,8 +142,9 @@ class Density:
 
     def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Log of w_j, the share of each kernel in N(x, variance I) K, shape (b, n); each row's weights add up to 1."""
-        # Beyond 1e100 deviations no weight changes any more, but squares would overflow.
-        own = self._to_own(states).clip(-1e100, 1e100)
+        return self._log_weights(_measurable(self._to_own(states)), variance)
+
+    def _log_weights(self, own: np.ndarray, variance: np.ndarray) -> np.ndarray:
         share = self._kernel_variance / (variance[:, None] + self._kernel_variance)
         # -|r (z - y)|^2 / 2 without the term that all points share
         log_weights = (own * share) @ self._points.T - 0.5 * share @ (self._points**2).T
@@ -164,13 +165,19 @@ class Density:
         normals
             (b, n_samples, d) standard normal numbers.
         """
-        return self._blend(states, variance, self.draw_points(states, variance, n_samples, seeds), normals)
+        self._check_fitted()
+        own = self._to_own(states)
+        return self._blend(own, variance, self._pick(own, variance, n_samples, seeds), normals)
 
     def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`."""
         self._check_fitted()
-        own, boxes = self._to_own(states).clip(-1e100, 1e100), self._boxes
-        drawn = np.empty((len(states), n_samples), dtype=np.int64)
+        return self._pick(self._to_own(states), variance, n_samples, seeds)
+
+    def _pick(self, own: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
+        """:meth:`draw_points` for states in own coordinates."""
+        own, boxes = _measurable(own), self._boxes
+        drawn = np.empty((len(own), n_samples), dtype=np.int64)
 
         def part(first: int, last: int) -> None:
             kernels.draw_points(
@@ -192,7 +199,7 @@ class Density:
         share_out(len(own), len(own) * (min(len(self.points_), 5000) + n_samples), part)
         numbers = boxes.order[drawn]
         for i in np.flatnonzero(drawn[:, 0] == kernels.FAR_AWAY):
-            cumulative = np.exp(self.log_weights(states[i : i + 1], variance[i : i + 1])[0]).cumsum()
+            cumulative = np.exp(self._log_weights(own[i : i + 1], variance[i : i + 1])[0]).cumsum()
             levels = np.random.default_rng(int(seeds[i])).random(n_samples) * cumulative[-1]
             numbers[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
         return numbers
@@ -200,11 +207,11 @@ class Density:
     def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """m_j of every kernel for every state, shape (b, n, d)."""
         numbers = np.broadcast_to(np.arange(len(self.points_)), (len(states), len(self.points_)))
-        return self._blend(states, variance, numbers, np.zeros((*numbers.shape, self.width)))
+        return self._blend(self._to_own(states), variance, numbers, np.zeros((*numbers.shape, self.width)))
 
-    def _blend(self, states: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
-        """Points of N(m_j, C): the product of the noise around a state and the kernels ``numbers`` of it."""
-        own, blended = self._to_own(states), np.empty(normals.shape)
+    def _blend(self, own: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """Points of N(m_j, C): the noise around a state (in own coordinates) times the kernels ``numbers``."""
+        blended = np.empty(normals.shape)
         share_out(
             len(own),
             normals.size,
@@ -234,6 +241,11 @@ class Density:
             if 0 < factor < np.inf:
                 return factor
         raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
+
+
+def _measurable(own: np.ndarray) -> np.ndarray:
+    """Beyond 1e100 deviations no weight changes any more, but squares would overflow."""
+    return own.clip(-1e100, 1e100)
 
 
 def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
