@@ -26,6 +26,10 @@ class NoiseError(RoseCarlaError, ValueError):
     """A density, a noise or a plan of actions cannot be computed as asked."""
 
 
+class PlanError(RoseCarlaError, ValueError):
+    """Recourse cannot be planned as asked."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Sentence for an unknown ``name`` of some ``kind``, with the closest known name first.
 

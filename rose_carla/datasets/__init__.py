@@ -6,7 +6,13 @@ import dataclasses
 
 from rose_carla.datasets import adult, compas, german
 from rose_carla.datasets.dataset import Dataset, from_csv, from_frame
-from rose_carla.datasets.encoding import encoded_columns, feature_groups, nearest_valid, project_categories
+from rose_carla.datasets.encoding import (
+    encoded_columns,
+    feature_groups,
+    nearest_valid,
+    project_categories,
+    valid_encodings,
+)
 from rose_carla.datasets.schema import Schema
 from rose_carla.errors import DataError, unknown_name
 
@@ -21,6 +27,7 @@ __all__ = [
     "load",
     "nearest_valid",
     "project_categories",
+    "valid_encodings",
 ]
 
 #: The paper's data sets, in the paper's order.

@@ -56,7 +56,7 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
         if feature not in groups:
             continue
         block = projected[:, groups[feature]]
-        candidates = _valid_encodings(data, feature, len(groups[feature]))
+        candidates = valid_encodings(data, feature, len(groups[feature]))
         # nearest by |x - c|^2, without the term that all candidates share; NaN compares false and is put back below
         closeness = np.nan_to_num(block) @ candidates.T - 0.5 * (candidates**2).sum(axis=1)
         valid = candidates[closeness.argmax(axis=1)]
@@ -65,7 +65,7 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
     return projected
 
 
-def _valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
+def valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
     """Every valid encoding (c, width) of a categorical feature over the columns of it that are there."""
     if data._identity_encoding:
         return np.unique(data.df[feature].to_numpy(dtype=float))[:, None]

@@ -1,0 +1,17 @@
+"""The paper's Algorithm 3: robust recourse as a Markov decision process."""
+
+from rose_carla.mdp.actions import ActionSpace, Feature
+from rose_carla.mdp.environment import RecourseMDP, Step, VectorMDP
+from rose_carla.mdp.robustness import Accumulated, OneOff, Precise, Robustness
+
+__all__ = [
+    "Accumulated",
+    "ActionSpace",
+    "Feature",
+    "OneOff",
+    "Precise",
+    "RecourseMDP",
+    "Robustness",
+    "Step",
+    "VectorMDP",
+]

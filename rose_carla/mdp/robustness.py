@@ -1,0 +1,110 @@
+"""How noise enters the MDP: what happens along the way, and the invalidation rate of where it leads.
+
+ROSE-one knows one-off plausible noise: people implement every action precisely and the end point is perturbed once.
+ROSE-mul knows accumulated noise: a crowd of people implements every action noisily. Without either the MDP is FastAR's.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from rose_carla.noise import Noise, execute, invalidation_rate, noisy_step
+from rose_carla.noise.distributions import Randomness
+from rose_carla.noise.invalidation import Favourable
+
+
+class Robustness(Protocol):
+    """The noise of an MDP. A *crowd* (b, m, d) are the people, m to a plan, who follow it noisily."""
+
+    #: People to a plan.
+    crowd_size: int
+
+    def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Where the people of (b, m, d) are after they implemented each its plan's action of (b, d)."""
+
+    def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Invalidation rate (b,) of ending in ``states`` (b, d), to which the plans of the crowd lead precisely."""
+
+
+class Precise:
+    """No noise: every plan that ends favourably is as good as any (FastAR)."""
+
+    crowd_size = 0
+
+    def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Nobody is there."""
+        return crowd
+
+    def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
+        """0 for every state."""
+        return np.zeros(len(states))
+
+
+class OneOff(Precise):
+    """Precise transitions, then noise around the end point (Definition 1).
+
+    Parameters
+    ----------
+    favourable
+        The classifier.
+    noise, variance
+        Noise around the end point.
+    n_samples
+        Noisy versions of an end point.
+    """
+
+    def __init__(self, favourable: Favourable, noise: Noise, variance: float, n_samples: int) -> None:
+        self.favourable = favourable
+        self.noise = noise
+        self.variance = variance
+        self.n_samples = n_samples
+
+    def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Share of noisy versions of each state that are not favourable."""
+        return invalidation_rate(self.favourable, states, self.noise, self.variance, self.n_samples, rng).rate
+
+
+class Accumulated:
+    """Noisy transitions (Definition 2): the crowd implements every action by NoisyStep.
+
+    One NoisyStep to an action, as in Algorithms 1 and 3, or one to each unit of it, as plans are judged.
+
+    Parameters
+    ----------
+    favourable
+        The classifier.
+    noise, variance, action_unit
+        Noise of one unit of action, and its size.
+    crowd_size
+        People to a plan.
+    by_units
+        Implement an action unit by unit.
+    """
+
+    def __init__(
+        self,
+        favourable: Favourable,
+        noise: Noise,
+        variance: float,
+        action_unit: float,
+        crowd_size: int,
+        by_units: bool = False,
+    ) -> None:
+        self.favourable = favourable
+        self.noise = noise
+        self.variance = variance
+        self.action_unit = action_unit
+        self.crowd_size = crowd_size
+        self.by_units = by_units
+
+    def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
+        """The crowd after a noisy action each."""
+        b, m, d = crowd.shape
+        actions = np.repeat(changes, m, axis=0)
+        return noisy_step(crowd.reshape(-1, d), actions, self.noise, self.variance, self.action_unit, rng).reshape(b, m, d)
+
+    def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Share of each crowd that does not end favourably: no noise is drawn, it is in the crowd already."""
+        b, m, d = crowd.shape
+        return 1.0 - np.asarray(self.favourable(crowd.reshape(-1, d)), dtype=float).reshape(b, m).mean(axis=1)
