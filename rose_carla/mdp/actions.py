@@ -63,6 +63,8 @@ class ActionSpace:
         Which of ``features`` each action changes.
     moves : (n,) array
         Signed size of each action in units if it is a move, 0 if it sets a category.
+    membership : (width, features) array
+        1 where a column belongs to a feature, else 0.
 
     Examples
     --------
@@ -113,6 +115,9 @@ class ActionSpace:
         self._keep, self._put, self._edge = np.stack(keeps), np.stack(puts), np.array(edges)
         self.feature_numbers, self.moves = np.array(owners), np.array(moves)
         self.n = len(owners)
+        self.membership = np.zeros((width, len(self.features)))
+        for number, feature in enumerate(self.features):
+            self.membership[list(feature.columns), number] = 1.0
 
     @classmethod
     def of(

@@ -6,10 +6,11 @@ ROSE-mul knows accumulated noise: a crowd of people implements every action nois
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from rose_carla.noise import Noise, execute, invalidation_rate, noisy_step
+from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
 from rose_carla.noise.distributions import Randomness
 from rose_carla.noise.invalidation import Favourable
 
@@ -26,6 +27,11 @@ class Robustness(Protocol):
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Invalidation rate (b,) of ending in ``states`` (b, d), to which the plans of the crowd lead precisely."""
 
+    def judge(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """Invalidation rate of whole plans, each (k, d), exactly as the metrics compute it."""
+
 
 class Precise:
     """No noise: every plan that ends favourably is as good as any (FastAR)."""
@@ -39,6 +45,13 @@ class Precise:
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """0 for every state."""
         return np.zeros(len(states))
+
+    def judge(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """0 for every plan, and sure of it."""
+        zero = np.zeros(len(plans))
+        return InvalidationRate(zero, zero, zero, n_samples)
 
 
 class OneOff(Precise):
@@ -64,11 +77,16 @@ class OneOff(Precise):
         """Share of noisy versions of each state that are not favourable."""
         return invalidation_rate(self.favourable, states, self.noise, self.variance, self.n_samples, rng).rate
 
+    def judge(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """Plausible AIR of where each plan leads."""
+        ends = np.stack([factual + plan.sum(axis=0) for factual, plan in zip(factuals, plans, strict=True)])
+        return invalidation_rate(self.favourable, ends, self.noise, self.variance, n_samples, rng, confidence)
+
 
 class Accumulated:
-    """Noisy transitions (Definition 2): the crowd implements every action by NoisyStep.
-
-    One NoisyStep to an action, as in Algorithms 1 and 3, or one to each unit of it, as plans are judged.
+    """Noisy transitions (Definition 2): the crowd implements every action by one NoisyStep, as in Algorithm 3.
 
     Parameters
     ----------
@@ -78,33 +96,40 @@ class Accumulated:
         Noise of one unit of action, and its size.
     crowd_size
         People to a plan.
-    by_units
-        Implement an action unit by unit.
     """
 
     def __init__(
-        self,
-        favourable: Favourable,
-        noise: Noise,
-        variance: float,
-        action_unit: float,
-        crowd_size: int,
-        by_units: bool = False,
+        self, favourable: Favourable, noise: Noise, variance: float, action_unit: float, crowd_size: int
     ) -> None:
         self.favourable = favourable
         self.noise = noise
         self.variance = variance
         self.action_unit = action_unit
         self.crowd_size = crowd_size
-        self.by_units = by_units
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """The crowd after a noisy action each."""
-        b, m, d = crowd.shape
-        actions = np.repeat(changes, m, axis=0)
-        return noisy_step(crowd.reshape(-1, d), actions, self.noise, self.variance, self.action_unit, rng).reshape(b, m, d)
+        people = crowd.reshape(-1, crowd.shape[2])
+        actions = np.repeat(changes, crowd.shape[1], axis=0)
+        return noisy_step(people, actions, self.noise, self.variance, self.action_unit, rng).reshape(crowd.shape)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Share of each crowd that does not end favourably: no noise is drawn, it is in the crowd already."""
-        b, m, d = crowd.shape
-        return 1.0 - np.asarray(self.favourable(crowd.reshape(-1, d)), dtype=float).reshape(b, m).mean(axis=1)
+        accepted = np.asarray(self.favourable(crowd.reshape(-1, crowd.shape[2])), dtype=float)
+        return 1.0 - accepted.reshape(crowd.shape[:2]).mean(axis=1)
+
+    def judge(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """Acc AIR of each plan, implemented unit by unit."""
+        return accumulated_invalidation_rate(
+            self.favourable,
+            factuals,
+            plans,
+            self.noise,
+            self.variance,
+            self.action_unit,
+            n_samples,
+            rng,
+            confidence,
+        )

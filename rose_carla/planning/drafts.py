@@ -1,0 +1,74 @@
+"""Drafts: plans of a batch while they are looked for, as one array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from rose_carla.mdp import ActionSpace
+
+#: A feature counts as changed from here on.
+_CHANGED = 1e-9
+
+
+@dataclass
+class Drafts:
+    """Where the plans of b people lead and in which order they change features.
+
+    A draft changes a feature once, by all that it changes: what a walk does back and forth is left out.
+
+    Parameters
+    ----------
+    space
+        The action space.
+    factuals
+        (b, d) where people are.
+    ends
+        (b, d) where the plans lead.
+    turns
+        (b, f) when a feature is changed: smaller is earlier.
+    """
+
+    space: ActionSpace
+    factuals: np.ndarray
+    ends: np.ndarray
+    turns: np.ndarray
+
+    @classmethod
+    def empty(cls, space: ActionSpace, factuals: np.ndarray) -> Drafts:
+        """Nothing is changed yet."""
+        return cls(space, factuals, factuals.copy(), np.full((len(factuals), len(space.features)), np.inf))
+
+    def __len__(self) -> int:
+        return len(self.factuals)
+
+    def __getitem__(self, rows: np.ndarray) -> Drafts:
+        return Drafts(self.space, self.factuals[rows], self.ends[rows].copy(), self.turns[rows].copy())
+
+    def __setitem__(self, rows: np.ndarray, drafts: Drafts) -> None:
+        self.ends[rows], self.turns[rows] = drafts.ends, drafts.turns
+
+    def sizes(self) -> np.ndarray:
+        """(b, f) how much each feature changes, in units."""
+        change = np.abs(self.ends - self.factuals)
+        change[change < _CHANGED] = 0.0
+        return change @ self.space.membership / self.space.action_unit
+
+    def act(self, numbers: np.ndarray, turn: int) -> None:
+        """Take one more action each, as turn number ``turn``."""
+        self.ends = self.space.apply(self.ends, numbers)
+        features = self.space.feature_numbers[numbers]
+        rows = np.arange(len(self))
+        self.turns[rows, features] = np.minimum(self.turns[rows, features], turn)
+
+    def plans(self) -> list[np.ndarray]:
+        """The actions (k, d) of each draft in order, one for each changed feature."""
+        sizes = self.sizes()
+        order = np.argsort(np.where(sizes > 0, self.turns, np.inf), axis=1, kind="stable")
+        counts = (sizes > 0).sum(axis=1)
+        changes = self.ends - self.factuals
+        membership = self.space.membership.T
+        return [
+            change * membership[features[:count]]
+            for change, features, count in zip(changes, order, counts, strict=True)
+        ]

@@ -1,0 +1,110 @@
+"""From a draft to one that is just robust enough: checks with fresh noise, and exchanges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rose_carla.planning.drafts import Drafts
+from rose_carla.planning.exchange import Exchange
+from rose_carla.planning.task import Task
+from scipy.special import ndtri
+
+#: Change of probit from which on two checks tell a slope.
+_TELLING = 0.3
+#: Every draft has to be at least that far inside.
+_INSIDE = 1e-3
+#: A slope that noise suggests is taken for at most so many times the usual one, up or down.
+_UNUSUAL = 4.0
+
+
+def probit(rates: np.ndarray, n_samples: int) -> np.ndarray:
+    """How many deviations a plan is away from a rate of one half: above 0 it more often holds than not."""
+    return -ndtri((rates * n_samples + 0.5) / (n_samples + 1))
+
+
+class Settling:
+    r"""Find the margin at which the invalidation rate is just low enough.
+
+    Along a way into the favourable side the probit of the invalidation rate grows about linearly with the margin,
+    :math:`-\Phi^{-1}(IR) \approx a + b m`. A check tells one point of that line, so the next draft is looked for at the
+    margin where the line meets the rate aimed at; two checks tell its slope.
+
+    Parameters
+    ----------
+    task
+        What has to be achieved.
+    exchange
+        Finds the cheapest draft of a margin.
+    slope
+        The usual b.
+    n_check, confidence
+        Noisy versions of a draft in a check. It is passed if the upper end of the one-sided interval of that confidence
+        is below the limit.
+    max_checks
+        Checks to a person.
+    """
+
+    def __init__(
+        self, task: Task, exchange: Exchange, slope: float, n_check: int, confidence: float, max_checks: int, rounds: int
+    ) -> None:
+        self.task = task
+        self.exchange = exchange
+        self.slope = slope
+        self.n_check = n_check
+        self.confidence = confidence
+        self.max_checks = max_checks
+        self.rounds = rounds
+        # the rate that passes, and one standard error below it: passes five times out of six
+        error = np.sqrt(task.limit * (1 - task.limit) / n_check)
+        passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
+        self.goal = float(-ndtri(max(passing - error, task.limit / 8)))
+
+    def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:
+        """Margins to aim at after having seen ``rates`` at ``margins``, by the usual slope."""
+        return (margins + (self.goal - probit(rates, n_samples)) / self.slope).clip(_INSIDE)
+
+    def settle(self, drafts: Drafts, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """The cheapest draft of each person that passed a check, whether there is one, and its invalidation rate."""
+        n = len(drafts)
+        best, passed, best_rates = drafts[np.arange(n)], np.zeros(n, dtype=bool), np.ones(n)
+        slopes = np.full(n, self.slope)
+        before = np.full((2, n), np.nan)  # margin and probit of the last check
+        rows = np.arange(n)
+        current = drafts
+        for _ in range(self.max_checks):
+            margins = self.task.margins(current.ends)
+            rate = self.task.judge(current, self.n_check, [rngs[row] for row in rows], 2 * self.confidence - 1)
+            ok = (rate.upper < self.task.limit) & (margins > 0)
+            best[rows[ok]], best_rates[rows[ok]] = current[ok], rate.rate[ok]
+            tried_in_vain = passed[rows] & ~ok
+            passed[rows[ok]] = True
+            probits = probit(rate.rate, self.n_check)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                seen = (probits - before[1, rows]) / (margins - before[0, rows])
+            telling = (np.abs(probits - before[1, rows]) > _TELLING) & (seen > 0)
+            bounded = seen.clip(self.slope / _UNUSUAL, self.slope * _UNUSUAL)
+            slopes[rows] = np.where(telling, bounded, slopes[rows])
+            before[:, rows] = margins, probits
+            needed = margins + (self.goal - probits) / slopes[rows]
+            # a draft that did not pass has to get further in any case
+            needed = np.where(ok, needed, np.maximum(needed, margins + 0.1 / slopes[rows])).clip(_INSIDE)
+            go = ~tried_in_vain & ~(ok & (needed >= margins))
+            if not go.any():
+                break
+            reached = np.where(ok, margins, -np.inf)[go]
+            following = self.exchange.improve(current[go], reached, needed[go], self.rounds)
+            changed = np.abs(following.ends - current.ends[go]).max(axis=1) > 1e-9
+            rows, current = rows[go][changed], following[changed]
+            if len(rows) == 0:
+                break
+        return best, passed, best_rates
+
+
+def usual_slope(margins: np.ndarray, rates: np.ndarray, n_samples: int) -> float:
+    """Median slope of the probit over the margin, from pairs (2, n) of drafts of the same people."""
+    probits = probit(rates, n_samples)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (probits[0] - probits[1]) / (margins[0] - margins[1])
+    useful = np.isfinite(slopes) & (slopes > 0) & (np.abs(margins[0] - margins[1]) > 1e-6)
+    return float(np.median(slopes[useful])) if useful.any() else 1.0
