@@ -100,7 +100,8 @@ class TorchModel(EncodedModel):
         parameter = next(self._raw_model.parameters())
         if isinstance(x, torch.Tensor):
             return self._raw_model(x.to(parameter.dtype))
-        rows = torch.as_tensor(np.array(x), dtype=parameter.dtype, device=parameter.device)
+        narrow = np.float32 if parameter.dtype == torch.float32 else np.float64
+        rows = torch.as_tensor(np.array(x, dtype=narrow), dtype=parameter.dtype, device=parameter.device)
         with torch.no_grad():
             return self._raw_model(rows).cpu().numpy()
 

@@ -11,6 +11,9 @@ from rose_carla.errors import NoiseError
 from rose_carla.noise import kernels
 from rose_carla.noise.threads import share_out
 
+#: Kernels and the normal numbers around them come from different streams of one seed.
+_OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
+
 
 @dataclass(frozen=True)
 class _Boxes:
@@ -151,9 +154,7 @@ class Density:
         log_weights -= log_weights.max(axis=1, keepdims=True)
         return log_weights - np.log(np.exp(log_weights).sum(axis=1, keepdims=True))
 
-    def draw(
-        self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray, normals: np.ndarray
-    ) -> np.ndarray:
+    def draw(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """Samples of N(x, variance I) K for each state x, shape (b, n_samples, d).
 
         Parameters
@@ -161,13 +162,31 @@ class Density:
         states, variance
             (b, d) and (b,), variance above 0.
         seeds
-            (b,) uint64: which kernels are drawn for state i depends on its own seed alone.
-        normals
-            (b, n_samples, d) standard normal numbers.
+            (b,) uint64: what is drawn for state i depends on its own seed alone.
         """
         self._check_fitted()
         own = self._to_own(states)
-        return self._blend(own, variance, self._pick(own, variance, n_samples, seeds), normals)
+        numbers = self._pick(own, variance, n_samples, seeds)
+        back = np.sqrt(self._kernel_variance)[:, None] * self._rotation.T
+        samples = np.empty((*numbers.shape, self.width))
+
+        def part(first: int, last: int) -> None:
+            kernels.blend(
+                first,
+                last,
+                own,
+                variance,
+                self._kernel_variance,
+                self._points,
+                numbers,
+                seeds ^ _OTHER_STREAM,
+                self._centre,
+                back,
+                samples,
+            )
+
+        share_out(len(own), samples.size, part)
+        return samples
 
     def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`."""
@@ -206,20 +225,8 @@ class Density:
 
     def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """m_j of every kernel for every state, shape (b, n, d)."""
-        numbers = np.broadcast_to(np.arange(len(self.points_)), (len(states), len(self.points_)))
-        return self._blend(self._to_own(states), variance, numbers, np.zeros((*numbers.shape, self.width)))
-
-    def _blend(self, own: np.ndarray, variance: np.ndarray, numbers: np.ndarray, normals: np.ndarray) -> np.ndarray:
-        """Points of N(m_j, C): the noise around a state (in own coordinates) times the kernels ``numbers``."""
-        blended = np.empty(normals.shape)
-        share_out(
-            len(own),
-            normals.size,
-            lambda i, j: kernels.blend(
-                i, j, own, variance, self._kernel_variance, self._points, numbers, normals, blended
-            ),
-        )
-        return self._from_own(blended)
+        share = (self._kernel_variance / (variance[:, None] + self._kernel_variance))[:, None, :]
+        return self._from_own(share * self._to_own(states)[:, None, :] + (1.0 - share) * self._points)
 
     def component_covariance(self, variance: np.ndarray) -> np.ndarray:
         """C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
@@ -261,7 +268,7 @@ def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def _boxes(points: np.ndarray) -> _Boxes:
-    """Put near points into one box, near boxes onto one shelf: halve the widest side until a box is left."""
+    """Put near points into one box, near boxes onto one shelf: halve along the direction of most variance until a box is left."""
     n, width = points.shape
     order = np.arange(n)
     n_boxes = -(-n // kernels.BOX)
@@ -274,9 +281,10 @@ def _boxes(points: np.ndarray) -> _Boxes:
         if last - first > kernels.BOXES:  # keep shelves whole
             half = max(first // kernels.BOXES + 1, round(half / kernels.BOXES)) * kernels.BOXES
         start, cut, stop = first * kernels.BOX, half * kernels.BOX, min(last * kernels.BOX, n)
-        inside = points[order[start:stop]]
-        side = np.argmax(inside.max(axis=0) - inside.min(axis=0))
-        order[start:stop] = order[start:stop][np.argpartition(inside[:, side], cut - start)]
+        inside = points[order[start:stop]] - points[order[start:stop]].mean(axis=0)
+        longest = np.linalg.eigh(inside.T @ inside)[1][:, -1]
+        longest *= np.sign(longest[np.abs(longest).argmax()])
+        order[start:stop] = order[start:stop][np.argpartition(inside @ longest, cut - start)]
         todo += [(first, half), (half, last)]
     # Faces come from the single precision values that distances will be computed with.
     blocks = np.full((n_boxes * kernels.BOX, width), kernels.NOWHERE, dtype=np.float32)

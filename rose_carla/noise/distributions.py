@@ -95,15 +95,12 @@ class PlausibleNoise:
         states, spread = _checked(states, variance, n_samples, self.density)
         check_generators(rng, len(states))
         seeds = _seeds(rng, len(states))
-        normals = _normals(rng, (len(states), n_samples, states.shape[1]))
         moving = spread > 0
         if moving.all():
-            return self.density.draw(states, spread, n_samples, seeds, normals)
+            return self.density.draw(states, spread, n_samples, seeds)
         samples = np.repeat(states[:, None, :], n_samples, axis=1)
         if moving.any():
-            samples[moving] = self.density.draw(
-                states[moving], spread[moving], n_samples, seeds[moving], normals[moving]
-            )
+            samples[moving] = self.density.draw(states[moving], spread[moving], n_samples, seeds[moving])
         return samples
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:

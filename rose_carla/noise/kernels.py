@@ -24,6 +24,7 @@ import math
 import numpy as np
 from numba import njit
 from rose_carla.noise.lanes import LANES, box_bounds, masses, squared_distances, weigh_box
+from rose_carla.noise.normals import normal, uniform
 
 #: Data points to a box, and boxes to a shelf.
 BOX = BOXES = LANES
@@ -41,19 +42,10 @@ _MARGIN = np.float32(-2.0)
 #: Below so many points all are weighed: looking for some to leave out takes longer.
 _FEW = 2048
 _MORE = np.float32(1.5)
+#: Samples that are turned back into the data's coordinates together.
+_TOGETHER = 128
 #: Bounds may add up to so many times the weights: the mean number of tries is one more.
 _ENVELOPE = 32.0
-
-
-@njit(inline="always")
-def _uniform(stream: np.ndarray) -> float:
-    """Next uniform number in [0, 1) of a splitmix64 stream; ``stream`` is an array of one uint64."""
-    stream[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = stream[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(nogil=True, cache=True)
@@ -174,10 +166,10 @@ def draw_points(
         for sample in range(out.shape[1]):
             chosen = -1
             while chosen < 0:
-                level = _uniform(stream) * total
+                level = uniform(stream) * total
                 s = min(np.searchsorted(cumulative, level, side="right"), n_shelves - 1)
                 if not is_open[s]:
-                    box = s * BOXES + int(_uniform(stream) * BOXES)
+                    box = s * BOXES + int(uniform(stream) * BOXES)
                     bound = shelf_log[s]
                 else:
                     level = cumulative[s] - level
@@ -190,7 +182,7 @@ def draw_points(
                     continue
                 squared_distances(points, box, c, scale, distances)
                 if is_open[s] and is_weighed[box]:
-                    level = _uniform(stream) * times[box]
+                    level = uniform(stream) * times[box]
                     for j in range(BOX):
                         weight = math.exp(-_HALF * distances[j] - bound)
                         if weight > 0.0:
@@ -199,8 +191,8 @@ def draw_points(
                         if level < 0.0:
                             break
                 else:
-                    j = int(_uniform(stream) * BOX)
-                    if _uniform(stream) < math.exp(-_HALF * distances[j] - bound):
+                    j = int(uniform(stream) * BOX)
+                    if uniform(stream) < math.exp(-_HALF * distances[j] - bound):
                         chosen = box * BOX + j
                 if chosen >= n_points:
                     chosen = -1
@@ -216,24 +208,39 @@ def blend(
     kernel_variance: np.ndarray,
     points: np.ndarray,
     numbers: np.ndarray,
-    normals: np.ndarray,
+    seeds: np.ndarray,
+    centre: np.ndarray,
+    back: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Points of N(m_j, C) for the kernels ``numbers`` drawn for each state, from standard normal numbers.
+    """Draw from N(m_j, C) for the kernels ``numbers`` drawn for each of the states ``first`` to ``last``.
 
-    All in the density's coordinates; ``points`` is (n, d), ``numbers`` (b, m), ``normals`` and ``out`` (b, m, d).
+    ``states`` (b, d) and ``points`` (n, d) are in the density's coordinates, ``out`` (b, m, d) is in the data's:
+    ``centre`` plus coordinates times ``back`` (d, d). ``numbers`` is (b, m), ``seeds`` (b,) uint64.
     """
-    share = np.empty(states.shape[1])
-    noise = np.empty(states.shape[1])
+    each, width = numbers.shape[1], states.shape[1]
+    share = np.empty(width)
+    deviation = np.empty(width)
+    own = np.empty((_TOGETHER, width))
+    ends = out.reshape(-1, width)
+    filled, start = 0, first * each
     for i in range(first, last):
-        for k in range(len(share)):
+        stream = seeds[i : i + 1].copy()
+        for k in range(width):
             share[k] = kernel_variance[k] / (variance[i] + kernel_variance[k])
-            noise[k] = math.sqrt(1.0 - share[k])
-        for sample in range(numbers.shape[1]):
+            deviation[k] = math.sqrt(1.0 - share[k])
+        for sample in range(each):
             point = points[numbers[i, sample]]
-            for k in range(len(share)):
-                mean = share[k] * states[i, k] + (1.0 - share[k]) * point[k]
-                out[i, sample, k] = mean + noise[k] * normals[i, sample, k]
+            for k in range(width):
+                own[filled, k] = deviation[k] * normal(stream)
+            for k in range(width):
+                own[filled, k] += share[k] * states[i, k] + (1.0 - share[k]) * point[k]
+            filled += 1
+            if filled == _TOGETHER or (i == last - 1 and sample == each - 1):
+                np.dot(own[:filled], back, ends[start : start + filled])
+                ends[start : start + filled] += centre
+                start += filled
+                filled = 0
 
 
 @njit(nogil=True, cache=True)

@@ -4,6 +4,7 @@ import numpy as np
 from rose_carla.planning.exchange import Exchange
 from rose_carla.planning.walk import walk
 
+
 @dataclass(frozen=True)
 class PlannerSettings:
     max_actions: int = 50
@@ -32,7 +33,8 @@ class Planner:
         todo = rows
         nchecks = 0
         for _ in range(s.max_checks):
-            if not len(todo): break
+            if not len(todo):
+                break
             part = drafts[todo]
             rate = task.judge(part, s.n_check, [rngs[r] for r in todo], 2 * s.confidence - 1)
             nchecks += len(todo)
@@ -41,13 +43,15 @@ class Planner:
             needed = task.margins_needed(margin, rate, s.n_check, aim)
             cheaper = ~sure[todo] | (self.ex.scores(part) < self.ex.scores(best[todo]))
             take = ok & cheaper
-            best[todo[take]] = part[take]; rates[todo[take]] = rate.rate[take]
+            best[todo[take]] = part[take]
+            rates[todo[take]] = rate.rate[take]
             # those that failed although sure before: stop. accepted: try cheaper
             go = ok | ~sure[todo]
             sure[todo[ok]] = True
             needed = np.where(ok, np.minimum(needed, margin), np.maximum(needed, margin + 0.02 * np.abs(margin)))
             todo, part, margin, needed, ok = todo[go], part[go], margin[go], needed[go], ok[go]
-            if not len(todo): break
+            if not len(todo):
+                break
             new = self.ex.improve(part, margin, needed, s.rounds)
             changed = np.abs(new.ends - part.ends).max(1) > 1e-9
             drafts[todo[changed]] = new[changed]

@@ -46,7 +46,14 @@ class Settling:
     """
 
     def __init__(
-        self, task: Task, exchange: Exchange, slope: float, n_check: int, confidence: float, max_checks: int, rounds: int
+        self,
+        task: Task,
+        exchange: Exchange,
+        slope: float,
+        n_check: int,
+        confidence: float,
+        max_checks: int,
+        rounds: int,
     ) -> None:
         self.task = task
         self.exchange = exchange

@@ -34,9 +34,7 @@ class ActorCritic(nn.Module):
     [1]
     """
 
-    def __init__(
-        self, width: int, n_actions: int, hidden: int = 64, generator: torch.Generator | None = None
-    ) -> None:
+    def __init__(self, width: int, n_actions: int, hidden: int = 64, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.hidden = hidden
         self.actor = _layers(width, hidden, n_actions, 0.01, generator)
@@ -72,7 +70,11 @@ def _centred(observations: torch.Tensor) -> torch.Tensor:
 
 def _layers(inputs: int, hidden: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Sequential:
     layers = []
-    for wide, narrow, scale in ((inputs, hidden, math.sqrt(2)), (hidden, hidden, math.sqrt(2)), (hidden, outputs, gain)):
+    for wide, narrow, scale in (
+        (inputs, hidden, math.sqrt(2)),
+        (hidden, hidden, math.sqrt(2)),
+        (hidden, outputs, gain),
+    ):
         layer = nn.utils.skip_init(nn.Linear, wide, narrow)
         if generator is None:
             nn.init.zeros_(layer.weight)

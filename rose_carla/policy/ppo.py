@@ -242,7 +242,9 @@ class _Collector:
     def collect(self, policy: ActorCritic) -> _Rollout:
         """``n_steps`` actions drawn from the policy in each environment."""
         n_steps, n = self.settings.n_steps, self.settings.n_environments
-        floats = {name: torch.zeros(n_steps, n) for name in ("log_probabilities", "next_values", "rewards", "discounts")}
+        floats = {
+            name: torch.zeros(n_steps, n) for name in ("log_probabilities", "next_values", "rewards", "discounts")
+        }
         observations = torch.empty(n_steps, n, self.mdp.width)
         masks = torch.empty(n_steps, n, self.mdp.n_actions, dtype=torch.bool)
         actions = torch.empty(n_steps, n, dtype=torch.int64)
@@ -272,7 +274,9 @@ class _Collector:
             for t, rows, finals in cut:  # 8
                 next_values[t, torch.from_numpy(rows)] = policy.values(_single(finals))
         floats["next_values"] = next_values
-        return _Rollout(observations=observations, masks=masks, actions=actions, values=values[:-1], ended=ended, **floats)
+        return _Rollout(
+            observations=observations, masks=masks, actions=actions, values=values[:-1], ended=ended, **floats
+        )
 
     def validity(self) -> float:
         """Share of the episodes that ended since :meth:`collect` began which reached the goal."""
