@@ -1,6 +1,6 @@
 """The paper's Algorithm 3: robust recourse as a Markov decision process."""
 
-from rose_carla.mdp.actions import ActionSpace, Feature
+from rose_carla.mdp.actions import ActionSpace, Feature, onto_edge
 from rose_carla.mdp.environment import RecourseMDP, Step, VectorMDP
 from rose_carla.mdp.robustness import Accumulated, OneOff, Precise, Robustness
 
@@ -14,4 +14,5 @@ __all__ = [
     "Robustness",
     "Step",
     "VectorMDP",
+    "onto_edge",
 ]

@@ -177,9 +177,12 @@ class ActionSpace:
         """Where actions ``numbers`` (b,) lead from ``states`` (b, d) if they are implemented precisely."""
         put = self._put[numbers]
         ends = states * self._keep[numbers] + put
-        # only what has just moved, and only by rounding
-        over = (put != 0) & (_beyond(ends) < 2 * _SLACK)
-        return np.where(over, ends.clip(0.0, 1.0), ends)
+        return np.where(put != 0, onto_edge(ends), ends)
+
+
+def onto_edge(values: np.ndarray) -> np.ndarray:
+    """``values`` with those that rounding carried over the edge of [0, 1] put back onto it."""
+    return np.where(_beyond(values) < 2 * _SLACK, values.clip(0.0, 1.0), values)
 
 
 def _beyond(values: np.ndarray) -> np.ndarray:

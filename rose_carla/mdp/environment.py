@@ -177,8 +177,7 @@ class RecourseMDP:
         )
 
     def _observations(self) -> np.ndarray:
-        """What the agent sees: where one of the crowd is, or, without noise on the way, the state."""
-        return (self._crowds[:, 0] if self.robustness.crowd_size else self._states).copy()
+        return self.robustness.observe(self._states, self._crowds)
 
     def _restart(self, ended: np.ndarray) -> None:
         chosen = self._rng.integers(len(self.starts), size=ended.sum())

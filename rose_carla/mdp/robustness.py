@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
-from rose_carla.noise.distributions import Randomness
+from rose_carla.noise.distributions import Randomness, SharedGenerators
 from rose_carla.noise.invalidation import Favourable
 
 
@@ -23,6 +23,9 @@ class Robustness(Protocol):
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Where the people of (b, m, d) are after they implemented each its plan's action of (b, d)."""
+
+    def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """What the policy is shown (b, d) of states to which plans lead precisely, and of where the crowd is."""
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Invalidation rate (b,) of ending in ``states`` (b, d), to which the plans of the crowd lead precisely."""
@@ -41,6 +44,10 @@ class Precise:
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Nobody is there."""
         return crowd
+
+    def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """The states."""
+        return states.copy()
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """0 for every state."""
@@ -86,7 +93,11 @@ class OneOff(Precise):
 
 
 class Accumulated:
-    """Noisy transitions (Definition 2): the crowd implements every action by one NoisyStep, as in Algorithm 3.
+    """Noisy transitions (Definition 2): the crowd implements every action by NoisySteps, unit by unit.
+
+    A plan is judged unit by unit too, and it makes a difference: one NoisyStep of eight units goes where eight of one
+    unit each, every one of them drawn back towards the data, do not get. Actions of more than ``max_parts`` units, the
+    setting of a category, are implemented in that many equal parts.
 
     Parameters
     ----------
@@ -96,22 +107,43 @@ class Accumulated:
         Noise of one unit of action, and its size.
     crowd_size
         People to a plan.
+    max_parts
+        Most NoisySteps to an action.
     """
 
     def __init__(
-        self, favourable: Favourable, noise: Noise, variance: float, action_unit: float, crowd_size: int
+        self,
+        favourable: Favourable,
+        noise: Noise,
+        variance: float,
+        action_unit: float,
+        crowd_size: int,
+        max_parts: int = 8,
     ) -> None:
         self.favourable = favourable
         self.noise = noise
         self.variance = variance
         self.action_unit = action_unit
         self.crowd_size = crowd_size
+        self.max_parts = max_parts
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """The crowd after a noisy action each."""
-        people = crowd.reshape(-1, crowd.shape[2])
-        actions = np.repeat(changes, crowd.shape[1], axis=0)
-        return noisy_step(people, actions, self.noise, self.variance, self.action_unit, rng).reshape(crowd.shape)
+        units = np.abs(changes).sum(axis=1) / self.action_unit
+        parts = np.ceil(units - 1e-9).clip(0, self.max_parts).astype(int)
+        crowd = crowd.copy()
+        for part in range(parts.max(initial=0)):
+            rows = np.flatnonzero(parts > part)
+            actions = np.repeat(changes[rows] / parts[rows, None], crowd.shape[1], axis=0)
+            shared = rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng[row] for row in rows)
+            people = crowd[rows].reshape(-1, crowd.shape[2])
+            moved = noisy_step(people, actions, self.noise, self.variance, self.action_unit, shared)
+            crowd[rows] = moved.reshape(len(rows), *crowd.shape[1:])
+        return crowd
+
+    def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """The middle of the crowd: where following the plan so far has led people, noise and all."""
+        return crowd.mean(axis=1)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Share of each crowd that does not end favourably: no noise is drawn, it is in the crowd already."""

@@ -7,9 +7,10 @@ which features something is put.
 from __future__ import annotations
 
 import numpy as np
+from rose_carla.mdp import onto_edge
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.task import Task
-from rose_carla.policy import ActorCritic
+from rose_carla.policy import IMPOSSIBLE, ActorCritic
 
 #: Taken off a feature, in units; 0 leaves the draft as it is, None takes the feature out.
 _REDUCTIONS = (0, 1, 2, 4, 8, 16, None)
@@ -30,15 +31,24 @@ class Exchange:
         Features and directions, or categories, onto which something is put: the most preferred.
     max_units
         Longest move looked at for a draft that does not reach its margin yet.
+    rounds
+        Exchanges to a draft.
     """
 
     def __init__(
-        self, task: Task, policy: ActorCritic, sparsity_weight: float, n_lines: int, max_units: int = 16
+        self,
+        task: Task,
+        policy: ActorCritic,
+        sparsity_weight: float,
+        n_lines: int = 4,
+        max_units: int = 16,
+        rounds: int = 4,
     ) -> None:
         self.task = task
         self.policy = policy
         self.sparsity_weight = sparsity_weight
         self.max_units = max_units
+        self.rounds = rounds
         space = task.space
         # a line: the moves of one feature in one direction, or one category to be set
         names = np.where(space.moves != 0, np.sign(space.moves), np.arange(space.n) + 2)
@@ -57,29 +67,33 @@ class Exchange:
         sizes = drafts.sizes()
         return sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
 
-    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, rounds: int) -> Drafts:
+    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, faithful: bool) -> Drafts:
         """The best drafts found whose margin is at least ``needed``; where none is, the draft as it was.
 
         Parameters
         ----------
         margins
             (b,) of the drafts: where it is below ``needed``, any draft that reaches it is better.
+        faithful
+            Change no feature that the draft does not change.
         """
         drafts = drafts[np.arange(len(drafts))]
         scores = np.where(margins >= needed, self.scores(drafts), np.inf)
         rows = np.arange(len(drafts))
-        for _ in range(rounds):
-            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows])
+        for _ in range(self.rounds):
+            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows], faithful)
             rows = rows[found]
             if len(rows) == 0:
                 break
             drafts[rows], scores[rows] = better, found_scores
         return drafts
 
-    def _round(self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
+    def _round(
+        self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, faithful: bool
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Best neighbour of each draft that is better than it: neighbours, rows that have one, their scores."""
         bases, owners = self._bases(drafts, np.isfinite(scores))
-        places, ends, lines = self._neighbours(bases, scores[owners])
+        places, ends, lines = self._neighbours(bases, scores[owners], faithful)
         owners = owners[places]
         turns = bases.turns[places]
         put = lines >= 0
@@ -130,31 +144,37 @@ class Exchange:
             return drafts[owner], owner
         return Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns)), owner
 
-    def _neighbours(self, bases: Drafts, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _neighbours(
+        self, bases: Drafts, scores: np.ndarray, faithful: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Bases themselves (line -1) and with something put on: number of the base, end, line."""
         space = bases.space
         preferences = self.policy.preferences(bases.ends, space.mask(bases.ends))
         of_lines = np.full((len(bases), len(self._feature)), -np.inf)
         for action, line in enumerate(self._line_of):
             of_lines[:, line] = np.maximum(of_lines[:, line], preferences[:, action])
+        going = (bases.ends - bases.factuals)[:, self._column] * self._sign > 1e-9
+        of_lines[going] = np.inf  # what the draft does already comes first
         top = np.argpartition(-of_lines, self.n_lines - 1, axis=1)[:, : self.n_lines]
         base, line = np.repeat(np.arange(len(bases)), self.n_lines), top.ravel()
-        # no further than to the edge, nor than would be worth it
-        value = bases.ends[base, self._column[line]]
-        way = (value - bases.factuals[base, self._column[line]]) * self._sign[line]
-        room = np.where(self._sign[line] > 0, 1.0 - value, value) / space.action_unit + 1e-6
+        # no further than to the edge, nor than would be worth it, nor back to where the person is
+        column, sign = self._column[line], self._sign[line]
+        value = bases.ends[base, column]
+        room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9
         spare = np.minimum(scores[base] - self.scores(bases)[base], self.max_units)
         units = np.minimum(room, spare).clip(0).astype(int)
-        units[way < -1e-9] = 0  # back to where the person is: that is what reductions are for
-        sets = self._sign[line] == 0
-        units[sets] = preferences[base[sets], self._action[line[sets]]] > -1e7
+        units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
+        sets = sign == 0
+        units[sets] = preferences[base[sets], self._action[line[sets]]] > IMPOSSIBLE / 2
+        if faithful:
+            units[~going[base, line]] = 0
         pair = np.repeat(np.arange(len(base)), units)
         step = np.arange(len(pair)) - np.repeat(np.cumsum(units) - units, units) + 1
         place, which = base[pair], line[pair]
         ends = bases.ends[place]
         rows = np.arange(len(ends))
         moved = ends[rows, self._column[which]] + self._sign[which] * step * space.action_unit
-        ends[rows, self._column[which]] = moved.clip(0.0, 1.0)
+        ends[rows, self._column[which]] = onto_edge(moved)
         setting = sets[pair]
         ends[setting] = space.apply(bases.ends[place[setting]], self._action[which[setting]])
         return (

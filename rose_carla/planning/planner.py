@@ -1,60 +1,174 @@
+"""From a policy to plans: walk, search where that does not get there, shorten, check with fresh noise."""
+
 from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+
 import numpy as np
+from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.exchange import Exchange
-from rose_carla.planning.walk import walk
+from rose_carla.planning.settling import Settling, usual_slope
+from rose_carla.planning.task import Task
+from rose_carla.planning.walk import Walks, walk
+from rose_carla.policy import ActorCritic
 
 
 @dataclass(frozen=True)
-class PlannerSettings:
-    max_actions: int = 50
-    n_search: int = 100
-    n_check: int = 500
-    confidence: float = 0.95
-    sparsity_weight: float = 1.0
-    n_lines: int = 4
-    rounds: int = 4
-    max_checks: int = 8
-    aim: float = 1.0
+class Planned:
+    """What was found for b people.
+
+    Parameters
+    ----------
+    plans
+        (k, d) actions in order; empty where nothing was found.
+    ends
+        (b, d) where they lead.
+    found
+        (b,) whether a plan passed the check.
+    rates
+        (b,) invalidation rate in the check, or the lowest seen.
+    walked
+        (b,) whether the policy alone reached the goal.
+    """
+
+    plans: list[np.ndarray]
+    ends: np.ndarray
+    found: np.ndarray
+    rates: np.ndarray
+    walked: np.ndarray
 
 
 class Planner:
-    def __init__(self, task, policy, settings):
-        self.task, self.policy, self.s = task, policy, settings
-        self.ex = Exchange(task, policy, settings.sparsity_weight, settings.n_lines)
+    """Plans for many people at once.
 
-    def settle(self, drafts, rows, rngs, log=None):
-        s, task = self.s, self.task
-        best = drafts[np.arange(len(drafts))]
-        sure = np.zeros(len(drafts), bool)
-        rates = np.full(len(drafts), np.nan)
-        deviation = np.sqrt(task.limit * (1 - task.limit) / s.n_check)
-        aim = task.limit - (1.645 + s.aim) * deviation
-        todo = rows
-        nchecks = 0
-        for _ in range(s.max_checks):
-            if not len(todo):
+    Parameters
+    ----------
+    task, policy
+        What has to be achieved, and who knows how.
+    slope
+        How fast the probit of the invalidation rate grows with the margin; see :func:`calibrate`.
+    n_walk
+        Noisy versions behind a rate that the walk sees.
+    n_check, confidence
+        Noisy versions in the final check, and its one-sided confidence.
+    max_actions
+        Actions to a walk.
+    search
+        Where the policy alone does not get there, search with a beam, and look for cheaper features.
+    shorten
+        Take off what is not needed.
+    sparsity_weight
+        Units of action that one feature less is worth.
+    gamma
+        Discount of one unit.
+    beam_width
+        Branches followed in the search.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        policy: ActorCritic,
+        slope: float,
+        n_walk: int,
+        n_check: int,
+        confidence: float,
+        max_actions: int,
+        search: bool = True,
+        shorten: bool = True,
+        sparsity_weight: float = 1.0,
+        gamma: float = 0.99,
+        beam_width: int = 8,
+    ) -> None:
+        self.task = task
+        self.policy = policy
+        self.n_walk = n_walk
+        self.max_actions = max_actions
+        self.search = search
+        self.shorten = shorten
+        self.gamma = gamma
+        self.beam_width = beam_width
+        self.exchange = Exchange(task, policy, sparsity_weight)
+        self.settling = Settling(task, self.exchange, slope, n_check, confidence)
+
+    def plan(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Planned:
+        """A plan for each of (b, d) factuals, all of them unfavourable; ``rngs`` has a generator for each."""
+        walks = walk(self.task, self.policy, factuals, self.max_actions, rngs)
+        walked = walks.reached.copy()
+        missed = np.flatnonzero(~walked)
+        if self.search and len(missed):
+            walks[missed] = walk(
+                self.task,
+                self.policy,
+                factuals[missed],
+                self.max_actions,
+                [rngs[row] for row in missed],
+                width=self.beam_width,
+                gamma=self.gamma,
+            )
+        if self.shorten:
+            drafts, found, rates = self._shortened(walks, rngs)
+            plans, ends = drafts.plans(), drafts.ends
+        else:
+            plans, ends = walks.plans(), walks.drafts.ends
+            found, rates = self._checked(factuals, plans, ends, walks, rngs)
+        empty = np.empty((0, factuals.shape[1]))
+        plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
+        return Planned(plans, ends, found, rates, walked)
+
+    def _shortened(
+        self, walks: Walks, rngs: Sequence[np.random.Generator]
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Settle on the cheapest draft: of any features first, of the walk's own where that fails."""
+        start = walks.drafts
+        drafts, found, rates = start[np.arange(len(start))], np.zeros(len(start), dtype=bool), np.ones(len(start))
+        margins = self.task.margins(start.ends)
+        for faithful in [False, True] if self.search else [True]:
+            rows = np.flatnonzero(~found & (margins > 0))
+            if len(rows) == 0:
                 break
-            part = drafts[todo]
-            rate = task.judge(part, s.n_check, [rngs[r] for r in todo], 2 * s.confidence - 1)
-            nchecks += len(todo)
-            margin = task.margins(part.ends)
-            ok = (rate.upper < task.limit) & (margin > 0)
-            needed = task.margins_needed(margin, rate, s.n_check, aim)
-            cheaper = ~sure[todo] | (self.ex.scores(part) < self.ex.scores(best[todo]))
-            take = ok & cheaper
-            best[todo[take]] = part[take]
-            rates[todo[take]] = rate.rate[take]
-            # those that failed although sure before: stop. accepted: try cheaper
-            go = ok | ~sure[todo]
-            sure[todo[ok]] = True
-            needed = np.where(ok, np.minimum(needed, margin), np.maximum(needed, margin + 0.02 * np.abs(margin)))
-            todo, part, margin, needed, ok = todo[go], part[go], margin[go], needed[go], ok[go]
-            if not len(todo):
-                break
-            new = self.ex.improve(part, margin, needed, s.rounds)
-            changed = np.abs(new.ends - part.ends).max(1) > 1e-9
-            drafts[todo[changed]] = new[changed]
-            todo = todo[changed]
-        self.nchecks = nchecks
-        return best, sure, rates
+            part = start[rows]
+            if not faithful or not self.search:
+                needed = self.settling.next_margins(margins[rows], walks.rates[rows], self.n_walk)
+                part = self.exchange.improve(part, margins[rows], np.minimum(needed, margins[rows]), faithful)
+            drafts[rows], found[rows], rates[rows] = self.settling.settle(part, [rngs[row] for row in rows], faithful)
+        return drafts, found, rates
+
+    def _checked(
+        self,
+        factuals: np.ndarray,
+        plans: list[np.ndarray],
+        ends: np.ndarray,
+        walks: Walks,
+        rngs: Sequence[np.random.Generator],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which plans pass the check as they are, and their invalidation rates."""
+        found, rates = np.zeros(len(plans), dtype=bool), walks.rates.copy()
+        rows = np.flatnonzero(walks.reached)
+        if len(rows):
+            chosen = [plans[row] for row in rows]
+            passed, rate = self.settling.check(factuals[rows], chosen, ends[rows], [rngs[row] for row in rows])
+            found[rows], rates[rows] = passed, rate.rate
+        return found, rates
+
+
+def calibrate(
+    task: Task,
+    policy: ActorCritic,
+    factuals: np.ndarray,
+    max_actions: int,
+    n_samples: int,
+    rngs: Sequence[np.random.Generator],
+) -> float:
+    """The usual slope of the probit of the invalidation rate over the margin, from plans and from a bit less of each."""
+    drafts = walk(task, policy, factuals, max_actions, rngs).drafts
+    less = drafts[np.arange(len(drafts))]
+    less.ends = drafts.factuals + 0.85 * (drafts.ends - drafts.factuals)
+    margins = np.stack([task.margins(drafts.ends), task.margins(less.ends)])
+    rows = np.flatnonzero((margins > 0).all(axis=0))
+    if len(rows) == 0:
+        return 1.0
+    chosen = [rngs[row] for row in rows]
+    rates = [task.judge(each[rows], n_samples, chosen, 0.95).rate for each in (drafts, less)]
+    return usual_slope(margins[:, rows], np.stack(rates), n_samples)

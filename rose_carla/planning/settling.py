@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from rose_carla.noise import InvalidationRate
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.exchange import Exchange
 from rose_carla.planning.task import Task
@@ -46,14 +47,7 @@ class Settling:
     """
 
     def __init__(
-        self,
-        task: Task,
-        exchange: Exchange,
-        slope: float,
-        n_check: int,
-        confidence: float,
-        max_checks: int,
-        rounds: int,
+        self, task: Task, exchange: Exchange, slope: float, n_check: int, confidence: float, max_checks: int = 8
     ) -> None:
         self.task = task
         self.exchange = exchange
@@ -61,18 +55,30 @@ class Settling:
         self.n_check = n_check
         self.confidence = confidence
         self.max_checks = max_checks
-        self.rounds = rounds
         # the rate that passes, and one standard error below it: passes five times out of six
         error = np.sqrt(task.limit * (1 - task.limit) / n_check)
         passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
         self.goal = float(-ndtri(max(passing - error, task.limit / 8)))
 
+    def check(
+        self,
+        factuals: np.ndarray,
+        plans: Sequence[np.ndarray],
+        ends: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+    ) -> tuple[np.ndarray, InvalidationRate]:
+        """Whether each plan is favourable where it ends and, on fresh noise, surely robust enough."""
+        rate = self.task.robustness.judge(factuals, plans, self.n_check, rngs, 2 * self.confidence - 1)
+        return (rate.upper < self.task.limit) & (self.task.margins(ends) > 0), rate
+
     def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:
         """Margins to aim at after having seen ``rates`` at ``margins``, by the usual slope."""
         return (margins + (self.goal - probit(rates, n_samples)) / self.slope).clip(_INSIDE)
 
-    def settle(self, drafts: Drafts, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """The cheapest draft of each person that passed a check, whether there is one, and its invalidation rate."""
+    def settle(
+        self, drafts: Drafts, rngs: Sequence[np.random.Generator], faithful: bool
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """The cheapest draft of each person that passed a check, whether there is one, and the lowest rate seen."""
         n = len(drafts)
         best, passed, best_rates = drafts[np.arange(n)], np.zeros(n, dtype=bool), np.ones(n)
         slopes = np.full(n, self.slope)
@@ -81,16 +87,17 @@ class Settling:
         current = drafts
         for _ in range(self.max_checks):
             margins = self.task.margins(current.ends)
-            rate = self.task.judge(current, self.n_check, [rngs[row] for row in rows], 2 * self.confidence - 1)
-            ok = (rate.upper < self.task.limit) & (margins > 0)
-            best[rows[ok]], best_rates[rows[ok]] = current[ok], rate.rate[ok]
+            ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows])
+            best[rows[ok]] = current[ok]
+            seen = np.where(passed[rows], best_rates[rows], np.minimum(best_rates[rows], rate.rate))
+            best_rates[rows] = np.where(ok, rate.rate, seen)
             tried_in_vain = passed[rows] & ~ok
             passed[rows[ok]] = True
             probits = probit(rate.rate, self.n_check)
             with np.errstate(divide="ignore", invalid="ignore"):
-                seen = (probits - before[1, rows]) / (margins - before[0, rows])
-            telling = (np.abs(probits - before[1, rows]) > _TELLING) & (seen > 0)
-            bounded = seen.clip(self.slope / _UNUSUAL, self.slope * _UNUSUAL)
+                steep = (probits - before[1, rows]) / (margins - before[0, rows])
+            telling = (np.abs(probits - before[1, rows]) > _TELLING) & (steep > 0)
+            bounded = steep.clip(self.slope / _UNUSUAL, self.slope * _UNUSUAL)
             slopes[rows] = np.where(telling, bounded, slopes[rows])
             before[:, rows] = margins, probits
             needed = margins + (self.goal - probits) / slopes[rows]
@@ -100,7 +107,7 @@ class Settling:
             if not go.any():
                 break
             reached = np.where(ok, margins, -np.inf)[go]
-            following = self.exchange.improve(current[go], reached, needed[go], self.rounds)
+            following = self.exchange.improve(current[go], reached, needed[go], faithful)
             changed = np.abs(following.ends - current.ends[go]).max(axis=1) > 1e-9
             rows, current = rows[go][changed], following[changed]
             if len(rows) == 0:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 #: Logit of an action that is not possible: its probability is exactly 0 in single precision, its entropy too.
-_IMPOSSIBLE = -1e8
+IMPOSSIBLE = -1e8
 
 
 class ActorCritic(nn.Module):
@@ -43,7 +43,7 @@ class ActorCritic(nn.Module):
     def log_probabilities(self, observations: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Log of the probability of each action, (b, n_actions); what the mask forbids has probability 0."""
         logits = self.actor(_centred(observations))
-        return torch.log_softmax(logits.masked_fill(~mask, _IMPOSSIBLE), dim=-1)
+        return torch.log_softmax(logits.masked_fill(~mask, IMPOSSIBLE), dim=-1)
 
     def values(self, observations: torch.Tensor) -> torch.Tensor:
         """Expected discounted return from each observation, (b,)."""
@@ -53,6 +53,11 @@ class ActorCritic(nn.Module):
         """:meth:`log_probabilities` from and to arrays."""
         with torch.no_grad():
             return self.log_probabilities(_tensor(observations), torch.from_numpy(mask)).numpy()
+
+    def worth(self, observations: np.ndarray) -> np.ndarray:
+        """:meth:`values` from and to arrays."""
+        with torch.no_grad():
+            return self.values(_tensor(observations)).numpy()
 
     def greedy(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """The most probable possible action of each observation, (b,)."""

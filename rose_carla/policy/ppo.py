@@ -30,9 +30,9 @@ class PPOSettings:
     #: Most updates; training ends earlier when it has converged.
     n_updates: int = 60
     #: Passes over the collected steps in an update.
-    n_epochs: int = 6
+    n_epochs: int = 4
     #: Steps to a gradient.
-    batch_size: int = 512
+    batch_size: int = 1024
     #: Step size of Adam at the start; falls linearly.
     learning_rate: float = 2e-3
     #: Width of the two hidden layers of actor and critic.
@@ -42,7 +42,7 @@ class PPOSettings:
     #: How far the probability of an action may move in an update.
     clip: float = 0.2
     #: Weight of the entropy bonus at the start; falls linearly.
-    entropy: float = 0.01
+    entropy: float = 0.005
     #: Weight of the critic's loss.
     value_weight: float = 0.5
     #: Longest gradient.
@@ -164,6 +164,7 @@ def train(
     settings: PPOSettings | None = None,
     seed: int = 0,
     *,
+    policy: ActorCritic | None = None,
     evaluate: Callable[[ActorCritic], tuple[float, float]] | None = None,
     progress: bool = False,
 ) -> tuple[ActorCritic, list[Update]]:
@@ -177,6 +178,8 @@ def train(
         Hyper-parameters.
     seed
         Of weights, actions and environments. No global seed is touched.
+    policy
+        Go on with this one instead of starting from scratch; it is not changed.
     evaluate
         From a policy to validity and mean cost without exploration. With it the best policy seen is returned, and
         training ends early once it gets no better.
@@ -192,7 +195,10 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     rng = np.random.default_rng(seed)
     with one_thread(), torch.enable_grad():
+        known = policy
         policy = ActorCritic(mdp.width, mdp.n_actions, settings.hidden, generator)  # 1, 2
+        if known is not None:
+            policy.load_state_dict(known.state_dict())
         optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5)  # 3
         collector = _Collector(mdp, settings, generator, rng)
         log: list[Update] = []
