@@ -21,6 +21,9 @@ class Robustness(Protocol):
     #: People to a plan.
     crowd_size: int
 
+    def sized(self, n: int) -> Robustness:
+        """The same with ``n`` noisy versions, or people to a plan."""
+
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Where the people of (b, m, d) are after they implemented each its plan's action of (b, d)."""
 
@@ -40,6 +43,10 @@ class Precise:
     """No noise: every plan that ends favourably is as good as any (FastAR)."""
 
     crowd_size = 0
+
+    def sized(self, n: int) -> Robustness:
+        """Itself: there is no noise."""
+        return self
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Nobody is there."""
@@ -79,6 +86,10 @@ class OneOff(Precise):
         self.noise = noise
         self.variance = variance
         self.n_samples = n_samples
+
+    def sized(self, n: int) -> Robustness:
+        """The same with ``n`` noisy versions."""
+        return OneOff(self.favourable, self.noise, self.variance, n)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Share of noisy versions of each state that are not favourable."""
@@ -126,6 +137,10 @@ class Accumulated:
         self.action_unit = action_unit
         self.crowd_size = crowd_size
         self.max_parts = max_parts
+
+    def sized(self, n: int) -> Robustness:
+        """The same with ``n`` people to a plan."""
+        return Accumulated(self.favourable, self.noise, self.variance, self.action_unit, n, self.max_parts)
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """The crowd after a noisy action each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.mdp import ActionSpace
+from rose_carla.mdp import ActionSpace, onto_edge
 
 #: A feature counts as changed from here on.
 _CHANGED = 1e-9
@@ -15,7 +15,8 @@ _CHANGED = 1e-9
 class Drafts:
     """Where the plans of b people lead and in which order they change features.
 
-    A draft changes a feature once, by all that it changes: what a walk does back and forth is left out.
+    A draft changes a feature once, by all that it changes, when it would have been touched last: what a walk does back
+    and forth is left out, and what it does at the end, when noise can no longer undo it, stays there.
 
     Parameters
     ----------
@@ -58,8 +59,23 @@ class Drafts:
         """Take one more action each, as turn number ``turn``."""
         self.ends = self.space.apply(self.ends, numbers)
         features = self.space.feature_numbers[numbers]
-        rows = np.arange(len(self))
-        self.turns[rows, features] = np.minimum(self.turns[rows, features], turn)
+        self.turns[np.arange(len(self)), features] = turn
+
+    def lengthened(self, units: int) -> Drafts:
+        """Drafts that move the continuous feature they touch last, of those with room, so many units further."""
+        space = self.space
+        numeric = np.array([feature.encodings is None for feature in space.features])
+        column = np.array([feature.columns[0] for feature in space.features])
+        change = (self.ends - self.factuals)[:, column]
+        room = np.where(change > 0, 1.0 - self.ends[:, column], self.ends[:, column]) / space.action_unit + _CHANGED
+        open_to = numeric & (np.abs(change) > _CHANGED) & (room >= 1)
+        feature = np.where(open_to, self.turns, -1.0).argmax(axis=1)
+        rows = np.flatnonzero(open_to.any(axis=1))
+        longer = self[np.arange(len(self))]
+        at = rows, column[feature[rows]]
+        step = np.minimum(np.floor(room[rows, feature[rows]]), units) * np.sign(change[rows, feature[rows]])
+        longer.ends[at] = onto_edge(longer.ends[at] + step * space.action_unit)
+        return longer
 
     def plans(self) -> list[np.ndarray]:
         """The actions (k, d) of each draft in order, one for each changed feature."""

@@ -98,9 +98,7 @@ class Exchange:
         turns = bases.turns[places]
         put = lines >= 0
         features = self._feature[lines[put]]
-        new = np.isinf(turns[put, features])
-        last = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1)
-        turns[put, features] = np.where(new, last + 1, turns[put, features])
+        turns[put, features] = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1) + 1
         neighbours = Drafts(drafts.space, drafts.factuals[owners], ends, turns)
         found_scores = self.scores(neighbours)
         candidates = np.flatnonzero(found_scores < scores[owners] - 1e-6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rose_carla.planning.drafts import Drafts
@@ -98,15 +98,7 @@ class Planner:
         walked = walks.reached.copy()
         missed = np.flatnonzero(~walked)
         if self.search and len(missed):
-            walks[missed] = walk(
-                self.task,
-                self.policy,
-                factuals[missed],
-                self.max_actions,
-                [rngs[row] for row in missed],
-                width=self.beam_width,
-                gamma=self.gamma,
-            )
+            walks[missed] = self._beam(self.task, factuals[missed], [rngs[row] for row in missed])
         if self.shorten:
             drafts, found, rates = self._shortened(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
@@ -117,23 +109,45 @@ class Planner:
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
         return Planned(plans, ends, found, rates, walked)
 
+    def _beam(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
+        return walk(
+            task, self.policy, factuals, self.max_actions, rngs, width=self.beam_width, gamma=self.gamma
+        )
+
     def _shortened(
         self, walks: Walks, rngs: Sequence[np.random.Generator]
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Settle on the cheapest draft: of any features first, of the walk's own where that fails."""
-        start = walks.drafts
-        drafts, found, rates = start[np.arange(len(start))], np.zeros(len(start), dtype=bool), np.ones(len(start))
-        margins = self.task.margins(start.ends)
-        for faithful in [False, True] if self.search else [True]:
-            rows = np.flatnonzero(~found & (margins > 0))
-            if len(rows) == 0:
-                break
-            part = start[rows]
-            if not faithful or not self.search:
-                needed = self.settling.next_margins(margins[rows], walks.rates[rows], self.n_walk)
-                part = self.exchange.improve(part, margins[rows], np.minimum(needed, margins[rows]), faithful)
-            drafts[rows], found[rows], rates[rows] = self.settling.settle(part, [rngs[row] for row in rows], faithful)
+        """Settle on the cheapest draft: of any features first; where that fails, of those that a second, more careful
+        walk changes."""
+        n = len(rngs)
+        drafts, found, rates = walks.drafts[np.arange(n)], np.zeros(n, dtype=bool), walks.rates.copy()
+        rows = np.arange(n)
+        for careful in (False, True):
+            faithful = careful or not self.search
+            if careful:
+                rows = np.flatnonzero(~found)
+                walks = self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows]) if len(rows) else walks
+            start = walks.drafts
+            margins = self.task.margins(start.ends)
+            inside = np.flatnonzero(margins > 0)
+            if len(inside) == 0 or len(rows) == 0:
+                continue
+            start, margins, seen, rows = start[inside], margins[inside], walks.rates[inside], rows[inside]
+            if not careful:
+                needed = self.settling.next_margins(margins, seen, self.n_walk)
+                start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
+            drafts[rows], found[rows], best = self.settling.settle(start, [rngs[row] for row in rows], faithful)
+            rates[rows] = np.where(found[rows], best, np.minimum(rates[rows], best))
         return drafts, found, rates
+
+    def _carefully(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
+        """Walk again with four times as much noise to judge by, to where a check should be passed."""
+        task = replace(self.task, robustness=self.task.robustness.sized(4 * self.n_walk), tau=1 - self.settling.aim)
+        walks = walk(task, self.policy, factuals, self.max_actions, rngs)
+        missed = np.flatnonzero(~walks.reached)
+        if self.search and len(missed):
+            walks[missed] = self._beam(task, factuals[missed], [rngs[row] for row in missed])
+        return walks
 
     def _checked(
         self,

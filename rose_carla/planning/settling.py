@@ -15,6 +15,8 @@ from scipy.special import ndtri
 _TELLING = 0.3
 #: Every draft has to be at least that far inside.
 _INSIDE = 1e-3
+#: Units that a draft is lengthened by when margins do not tell how far to go.
+_FURTHER = 4
 #: A slope that noise suggests is taken for at most so many times the usual one, up or down.
 _UNUSUAL = 4.0
 
@@ -58,7 +60,8 @@ class Settling:
         # the rate that passes, and one standard error below it: passes five times out of six
         error = np.sqrt(task.limit * (1 - task.limit) / n_check)
         passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
-        self.goal = float(-ndtri(max(passing - error, task.limit / 8)))
+        self.aim = max(passing - error, task.limit / 8)
+        self.goal = float(-ndtri(self.aim))
 
     def check(
         self,
@@ -109,6 +112,11 @@ class Settling:
             reached = np.where(ok, margins, -np.inf)[go]
             following = self.exchange.improve(current[go], reached, needed[go], faithful)
             changed = np.abs(following.ends - current.ends[go]).max(axis=1) > 1e-9
+            # no margin is large enough, or it cannot be told from a larger one: simply go on
+            stay = np.flatnonzero(~changed & ~passed[rows[go]])
+            if len(stay):
+                following[stay] = current[np.flatnonzero(go)[stay]].lengthened(_FURTHER)
+                changed = np.abs(following.ends - current.ends[go]).max(axis=1) > 1e-9
             rows, current = rows[go][changed], following[changed]
             if len(rows) == 0:
                 break
