@@ -88,26 +88,66 @@ class Exchange:
             drafts[rows], scores[rows] = better, found_scores
         return drafts
 
+    def rivals(self, drafts: Drafts, n: int) -> tuple[Drafts, np.ndarray]:
+        """Cheaper neighbours that put something onto another feature than the largest: those of the largest margin.
+
+        How far a margin keeps noise away depends on the features, so a rival of a smaller margin may be as robust.
+
+        Parameters
+        ----------
+        n
+            Rivals to a draft at most.
+
+        Returns
+        -------
+        rivals, owners
+            All rivals, and the numbers of the drafts they rival.
+        """
+        scores = self.scores(drafts)
+        neighbours, owners, lines = self._around(drafts, scores, faithful=False)
+        largest = drafts.sizes().argmax(axis=1)
+        fits = (lines >= 0) & (self._feature[lines] != largest[owners])
+        fits &= self.scores(neighbours) <= scores[owners] - 1 + 1e-6
+        rows = np.flatnonzero(fits)
+        if len(rows) == 0:
+            return neighbours[rows], owners[rows]
+        margins = self.task.margins(neighbours.ends[rows])
+        rows, margins = rows[margins > 0], margins[margins > 0]
+        # the best of each line, then the best lines
+        order = np.lexsort((-margins, lines[rows], owners[rows]))
+        rows, margins = rows[order], margins[order]
+        _, first = np.unique(np.stack([owners[rows], lines[rows]]), axis=1, return_index=True)
+        rows, margins = rows[first], margins[first]
+        order = np.lexsort((-margins, owners[rows]))
+        rows = rows[order]
+        rank = np.arange(len(rows)) - np.searchsorted(owners[rows], owners[rows], side="left")
+        rows = rows[rank < n]
+        return neighbours[rows], owners[rows]
+
     def _round(
         self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, faithful: bool
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Best neighbour of each draft that is better than it: neighbours, rows that have one, their scores."""
-        bases, owners = self._bases(drafts, np.isfinite(scores))
-        places, ends, lines = self._neighbours(bases, scores[owners], faithful)
-        owners = owners[places]
-        turns = bases.turns[places]
-        put = lines >= 0
-        features = self._feature[lines[put]]
-        turns[put, features] = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1) + 1
-        neighbours = Drafts(drafts.space, drafts.factuals[owners], ends, turns)
+        neighbours, owners, _ = self._around(drafts, scores, faithful)
         found_scores = self.scores(neighbours)
         candidates = np.flatnonzero(found_scores < scores[owners] - 1e-6)
-        margins = self.task.margins(ends[candidates]) if len(candidates) else np.empty(0)
+        margins = self.task.margins(neighbours.ends[candidates]) if len(candidates) else np.empty(0)
         candidates = candidates[margins >= needed[owners[candidates]]]
         order = np.lexsort((found_scores[candidates], owners[candidates]))
         found, first = np.unique(owners[candidates[order]], return_index=True)
         chosen = candidates[order[first]]
         return neighbours[chosen], found, found_scores[chosen]
+
+    def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """All neighbours of drafts, whose they are, and the line onto which something was put, -1 for none."""
+        bases, owners = self._bases(drafts, np.isfinite(scores))
+        places, ends, lines = self._neighbours(bases, scores[owners], faithful)
+        owners = owners[places]
+        turns = bases.turns[places]
+        put = lines >= 0
+        last = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1, initial=-1)
+        turns[put, self._feature[lines[put]]] = last + 1
+        return Drafts(drafts.space, drafts.factuals[owners], ends, turns), owners, lines
 
     def _bases(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray]:
         """Drafts with something taken off, and whose they are."""

@@ -14,6 +14,11 @@ from rose_carla.planning.walk import Walks, walk
 from rose_carla.policy import ActorCritic
 
 
+#: Rivals to a plan, and the share of the noisy versions of a check that they are looked at with.
+_RIVALS = 2
+_RIVAL_SHARE = 8
+
+
 @dataclass(frozen=True)
 class Planned:
     """What was found for b people.
@@ -84,6 +89,7 @@ class Planner:
         self.task = task
         self.policy = policy
         self.n_walk = n_walk
+        self.n_rivals = max(n_check // _RIVAL_SHARE, 32)
         self.max_actions = max_actions
         self.search = search
         self.shorten = shorten
@@ -138,7 +144,30 @@ class Planner:
                 start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
             drafts[rows], found[rows], best = self.settling.settle(start, [rngs[row] for row in rows], faithful)
             rates[rows] = np.where(found[rows], best, np.minimum(rates[rows], best))
+            if not careful and self.search:
+                self._challenge(drafts, found, rates, rngs)
         return drafts, found, rates
+
+    def _challenge(
+        self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> None:
+        """Let cheaper rivals on other features try: the noise, not the margin, decides."""
+        rows = np.flatnonzero(found)
+        rivals, owners = self.exchange.rivals(drafts[rows], _RIVALS)
+        if len(owners) == 0:
+            return
+        people = rows[owners]
+        seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people], 0.95).rate
+        order = np.lexsort((seen, people))
+        people, first = np.unique(people[order], return_index=True)
+        best = order[first]
+        promising = seen[best] < self.settling.aim
+        people, challengers = people[promising], rivals[best[promising]]
+        if len(people) == 0:
+            return
+        settled, passed, rate = self.settling.settle(challengers, [rngs[row] for row in people], faithful=True)
+        won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
+        drafts[people[won]], rates[people[won]] = settled[won], rate[won]
 
     def _carefully(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
         """Walk again with four times as much noise to judge by, to where a check should be passed."""

@@ -60,7 +60,7 @@ class Settling:
         # the rate that passes, and one standard error below it: passes five times out of six
         error = np.sqrt(task.limit * (1 - task.limit) / n_check)
         passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
-        self.aim = max(passing - error, task.limit / 8)
+        self.aim = max(passing, task.limit / 8)
         self.goal = float(-ndtri(self.aim))
 
     def check(
