@@ -43,7 +43,7 @@ def candidates(
 ) -> Iterator[tuple[float, list[np.ndarray]]]:
     """Favourable candidates by cost: (cost, plans of that cost), in batches."""
     single = ladders(space, factual)
-    firsts = [changes for changes in single]
+    firsts = list(single)
     pairs = []
     for a, b in itertools.combinations(range(len(single)), 2):
         pairs.append((np.repeat(single[a], len(single[b]), axis=0), np.tile(single[b], (len(single[a]), 1))))

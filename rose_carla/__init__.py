@@ -12,16 +12,33 @@ from typing import Any
 from rose_carla import compat, errors
 from rose_carla._version import __version__
 
-__all__ = ["Benchmark", "__version__", "compat", "datasets", "errors", "metrics", "models", "noise"]
+__all__ = [
+    "Benchmark",
+    "RoseMul",
+    "RoseOne",
+    "__version__",
+    "compat",
+    "datasets",
+    "errors",
+    "mdp",
+    "metrics",
+    "models",
+    "noise",
+    "planning",
+    "plots",
+    "policy",
+    "rose",
+]
 
 compat.activate()
 
-_SUBPACKAGES = ("datasets", "metrics", "models", "noise")
+_SUBPACKAGES = ("datasets", "mdp", "metrics", "models", "noise", "planning", "plots", "policy", "rose")
+_CLASSES = {"Benchmark": "metrics", "RoseMul": "rose", "RoseOne": "rose"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rose_carla.{name}")
-    if name == "Benchmark":
-        return importlib.import_module("rose_carla.metrics").Benchmark
+    if name in _CLASSES:
+        return getattr(importlib.import_module(f"rose_carla.{_CLASSES[name]}"), name)
     raise AttributeError(f"module 'rose_carla' has no attribute {name!r}")

@@ -7,7 +7,6 @@ in the paper's tables.
 
 from __future__ import annotations
 
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla.datasets import feature_groups, project_categories
+from rose_carla.datasets import feature_groups
 from rose_carla.errors import NoiseError, unknown_name
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.settings import NoiseSettings
@@ -28,6 +27,7 @@ from rose_carla.noise import (
     PlausibleNoise,
     accumulated_invalidation_rate,
     common_noise,
+    density_of,
     invalidation_rate,
     one_shot_plan,
 )
@@ -35,22 +35,9 @@ from rose_carla.noise import (
 #: A feature counts as changed from here on: methods that scale and rescale move others by rounding errors.
 CHANGED = 1e-6
 
-_densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakref.WeakKeyDictionary()
 
-
-def density_of(mlmodel: MLModel, settings: NoiseSettings, outcome: int | None = None) -> Density:
-    """Density of a model's training rows, fitted once for each model and settings."""
-    fitted = _densities.setdefault(mlmodel, {})
-    key = (settings.bandwidth, settings.ridge, settings.max_points, outcome)
-    if key not in fitted:
-        fitted[key] = Density.of(
-            mlmodel,
-            outcome,
-            bandwidth=settings.bandwidth,
-            ridge=settings.ridge,
-            max_points=settings.max_points,
-        )
-    return fitted[key]
+def _density(mlmodel: MLModel, settings: NoiseSettings, outcome: int | None = None) -> Density:
+    return density_of(mlmodel, settings.bandwidth, settings.ridge, settings.max_points, outcome)
 
 
 class Evaluation(ABC):
@@ -159,9 +146,7 @@ class _UnderNoise(_OfFound):
         self.settings = NoiseSettings.of(self.hyperparameters)
 
     def _favourable(self, rows: np.ndarray) -> np.ndarray:
-        if self.settings.project_categories:
-            rows = project_categories(self.mlmodel.data, self.mlmodel.feature_input_order, rows)
-        return favourable(self.mlmodel)(rows)
+        return favourable(self.mlmodel, self.settings.project_categories)(rows)
 
     def _generators(self, rows: np.ndarray) -> list[np.random.Generator]:
         """Noise of its own for each kind of noise and each row, the same for every method."""
@@ -174,7 +159,7 @@ class LogDensity(_UnderNoise):
     columns = ("Log_Density",)
 
     def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
-        return density_of(self.mlmodel, self.settings, outcome=1).log_density(ends)[:, None]
+        return _density(self.mlmodel, self.settings, outcome=1).log_density(ends)[:, None]
 
 
 class _OneOffAIR(_UnderNoise):
@@ -207,7 +192,7 @@ class PlausibleAIR(_OneOffAIR):
     columns = ("Plausible_AIR", "Plausible_AIR_Lower", "Plausible_AIR_Upper")
 
     def _noise(self) -> Noise:
-        return PlausibleNoise(density_of(self.mlmodel, self.settings))
+        return PlausibleNoise(_density(self.mlmodel, self.settings))
 
 
 class AccAIR(_UnderNoise):
@@ -247,7 +232,7 @@ class AccAIR(_UnderNoise):
             self._favourable,
             starts,
             plans,
-            PlausibleNoise(density_of(self.mlmodel, s)),
+            PlausibleNoise(_density(self.mlmodel, s)),
             s.unit_variance,
             s.action_unit,
             s.n_samples,

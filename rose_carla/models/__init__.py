@@ -4,6 +4,7 @@ from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowMode
 from rose_carla.models.negatives import negative_instances
 from rose_carla.models.network import Network
 from rose_carla.models.outcome import favourable, probability
+from rose_carla.models.rows import encoded_rows
 from rose_carla.models.training import TrainingSettings, accuracy, paper_settings, train
 from rose_carla.models.wrap import to_tensorflow, wrap
 
@@ -15,6 +16,7 @@ __all__ = [
     "TorchModel",
     "TrainingSettings",
     "accuracy",
+    "encoded_rows",
     "favourable",
     "negative_instances",
     "paper_settings",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
+from rose_carla.datasets import project_categories
 from rose_carla.errors import ModelError
 from rose_carla.models.mlmodel import EncodedModel
 
@@ -29,7 +30,16 @@ def probability(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
     return predict
 
 
-def favourable(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
-    """Function from encoded rows (n, d), in ``feature_input_order``, to whether each is classified favourably."""
+def favourable(mlmodel: MLModel, project: bool = False) -> Callable[[np.ndarray], np.ndarray]:
+    """Function from encoded rows (n, d), in ``feature_input_order``, to whether each is classified favourably.
+
+    Parameters
+    ----------
+    project
+        Move categorical features to their nearest valid encoding first.
+    """
     predict = probability(mlmodel)
-    return lambda rows: predict(rows) > 0.5
+    if not project:
+        return lambda rows: predict(rows) > 0.5
+    data, order = mlmodel.data, mlmodel.feature_input_order
+    return lambda rows: predict(project_categories(data, order, rows)) > 0.5

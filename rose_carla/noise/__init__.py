@@ -1,7 +1,7 @@
 """The paper's noise model: density, plausible noise, accumulated noise, invalidation rate."""
 
 from rose_carla.noise.accumulated import execute, noisy_step, one_shot_plan, unit_actions
-from rose_carla.noise.density import Density
+from rose_carla.noise.density import Density, density_of
 from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise
 from rose_carla.noise.invalidation import (
     InvalidationRate,
@@ -20,6 +20,7 @@ __all__ = [
     "PlausibleNoise",
     "accumulated_invalidation_rate",
     "common_noise",
+    "density_of",
     "execute",
     "invalidation_rate",
     "linear_invalidation_rate",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -250,6 +252,20 @@ class Density:
         raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
 
 
+_densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakref.WeakKeyDictionary()
+
+
+def density_of(
+    mlmodel: MLModel, bandwidth: str | float, ridge: float, max_points: int, outcome: int | None = None
+) -> Density:
+    """:meth:`Density.of`, fitted once for each model and settings: recourse is planned and judged with the same."""
+    fitted = _densities.setdefault(mlmodel, {})
+    key = (bandwidth, ridge, max_points, outcome)
+    if key not in fitted:
+        fitted[key] = Density.of(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
+    return fitted[key]
+
+
 def _measurable(own: np.ndarray) -> np.ndarray:
     """Beyond 1e100 deviations no weight changes any more, but squares would overflow."""
     return own.clip(-1e100, 1e100)
@@ -268,7 +284,7 @@ def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def _boxes(points: np.ndarray) -> _Boxes:
-    """Put near points into one box, near boxes onto one shelf: halve along the direction of most variance until a box is left."""
+    """Near points in one box, near boxes on one shelf: halve along the direction of most variance until one is left."""
     n, width = points.shape
     order = np.arange(n)
     n_boxes = -(-n // kernels.BOX)

@@ -17,7 +17,7 @@ _AREA = 0.00492867323399
 
 
 def _edges() -> np.ndarray:
-    """Right edges of the layers, widest first, 0 last; the first is as wide as the lowest layer with its tail is large."""
+    """Right edges of the layers, widest first, 0 last; the first stands for the lowest layer with its tail."""
     edges = np.zeros(_LAYERS + 1)
     edges[0] = _AREA / math.exp(-0.5 * _TAIL**2)
     edges[1] = _TAIL

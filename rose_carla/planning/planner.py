@@ -13,7 +13,6 @@ from rose_carla.planning.task import Task
 from rose_carla.planning.walk import Walks, walk
 from rose_carla.policy import ActorCritic
 
-
 #: Rivals to a plan, and the share of the noisy versions of a check that they are looked at with.
 _RIVALS = 2
 _RIVAL_SHARE = 8
@@ -104,7 +103,7 @@ class Planner:
         walked = walks.reached.copy()
         missed = np.flatnonzero(~walked)
         if self.search and len(missed):
-            walks[missed] = self._beam(self.task, factuals[missed], [rngs[row] for row in missed])
+            walks[missed] = self._beam(self.task, factuals[missed], [rngs[row] for row in missed.tolist()])
         if self.shorten:
             drafts, found, rates = self._shortened(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
@@ -116,13 +115,9 @@ class Planner:
         return Planned(plans, ends, found, rates, walked)
 
     def _beam(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
-        return walk(
-            task, self.policy, factuals, self.max_actions, rngs, width=self.beam_width, gamma=self.gamma
-        )
+        return walk(task, self.policy, factuals, self.max_actions, rngs, width=self.beam_width, gamma=self.gamma)
 
-    def _shortened(
-        self, walks: Walks, rngs: Sequence[np.random.Generator]
-    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+    def _shortened(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft: of any features first; where that fails, of those that a second, more careful
         walk changes."""
         n = len(rngs)
@@ -132,7 +127,11 @@ class Planner:
             faithful = careful or not self.search
             if careful:
                 rows = np.flatnonzero(~found)
-                walks = self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows]) if len(rows) else walks
+                walks = (
+                    self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
+                    if len(rows)
+                    else walks
+                )
             start = walks.drafts
             margins = self.task.margins(start.ends)
             inside = np.flatnonzero(margins > 0)
@@ -142,7 +141,9 @@ class Planner:
             if not careful:
                 needed = self.settling.next_margins(margins, seen, self.n_walk)
                 start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
-            drafts[rows], found[rows], best = self.settling.settle(start, [rngs[row] for row in rows], faithful)
+            drafts[rows], found[rows], best = self.settling.settle(
+                start, [rngs[row] for row in rows.tolist()], faithful
+            )
             rates[rows] = np.where(found[rows], best, np.minimum(rates[rows], best))
             if not careful and self.search:
                 self._challenge(drafts, found, rates, rngs)
@@ -157,7 +158,7 @@ class Planner:
         if len(owners) == 0:
             return
         people = rows[owners]
-        seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people], 0.95).rate
+        seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people.tolist()], 0.95).rate
         order = np.lexsort((seen, people))
         people, first = np.unique(people[order], return_index=True)
         best = order[first]
@@ -165,7 +166,7 @@ class Planner:
         people, challengers = people[promising], rivals[best[promising]]
         if len(people) == 0:
             return
-        settled, passed, rate = self.settling.settle(challengers, [rngs[row] for row in people], faithful=True)
+        settled, passed, rate = self.settling.settle(challengers, [rngs[row] for row in people.tolist()], faithful=True)
         won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
         drafts[people[won]], rates[people[won]] = settled[won], rate[won]
 
@@ -175,7 +176,7 @@ class Planner:
         walks = walk(task, self.policy, factuals, self.max_actions, rngs)
         missed = np.flatnonzero(~walks.reached)
         if self.search and len(missed):
-            walks[missed] = self._beam(task, factuals[missed], [rngs[row] for row in missed])
+            walks[missed] = self._beam(task, factuals[missed], [rngs[row] for row in missed.tolist()])
         return walks
 
     def _checked(
@@ -191,7 +192,7 @@ class Planner:
         rows = np.flatnonzero(walks.reached)
         if len(rows):
             chosen = [plans[row] for row in rows]
-            passed, rate = self.settling.check(factuals[rows], chosen, ends[rows], [rngs[row] for row in rows])
+            passed, rate = self.settling.check(factuals[rows], chosen, ends[rows], [rngs[row] for row in rows.tolist()])
             found[rows], rates[rows] = passed, rate.rate
         return found, rates
 
@@ -204,7 +205,7 @@ def calibrate(
     n_samples: int,
     rngs: Sequence[np.random.Generator],
 ) -> float:
-    """The usual slope of the probit of the invalidation rate over the margin, from plans and from a bit less of each."""
+    """The usual slope of the probit of the invalidation rate over the margin, from plans and a bit less of each."""
     drafts = walk(task, policy, factuals, max_actions, rngs).drafts
     less = drafts[np.arange(len(drafts))]
     less.ends = drafts.factuals + 0.85 * (drafts.ends - drafts.factuals)
@@ -212,6 +213,6 @@ def calibrate(
     rows = np.flatnonzero((margins > 0).all(axis=0))
     if len(rows) == 0:
         return 1.0
-    chosen = [rngs[row] for row in rows]
+    chosen = [rngs[row] for row in rows.tolist()]
     rates = [task.judge(each[rows], n_samples, chosen, 0.95).rate for each in (drafts, less)]
     return usual_slope(margins[:, rows], np.stack(rates), n_samples)

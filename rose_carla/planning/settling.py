@@ -90,7 +90,7 @@ class Settling:
         current = drafts
         for _ in range(self.max_checks):
             margins = self.task.margins(current.ends)
-            ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows])
+            ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows.tolist()])
             best[rows[ok]] = current[ok]
             seen = np.where(passed[rows], best_rates[rows], np.minimum(best_rates[rows], rate.rate))
             best_rates[rows] = np.where(ok, rate.rate, seen)

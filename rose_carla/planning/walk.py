@@ -89,9 +89,7 @@ def walk(
         gamma^(size so far) times the critic's value.
     """
     n, m = len(factuals), task.robustness.crowd_size
-    found = Walks(
-        Drafts.empty(task.space, factuals), np.zeros(n, dtype=bool), np.ones(n), [np.empty(0, dtype=int)] * n
-    )
+    found = Walks(Drafts.empty(task.space, factuals), np.zeros(n, dtype=bool), np.ones(n), [np.empty(0, dtype=int)] * n)
     nodes = _Nodes(
         np.arange(n),
         Drafts.empty(task.space, factuals),
@@ -113,7 +111,7 @@ def walk(
         before = nodes[parents]
         drafts = before.drafts[np.arange(len(parents))]
         drafts.act(numbers, turn)
-        generators = [rngs[owner] for owner in before.owners]
+        generators = [rngs[owner] for owner in before.owners.tolist()]
         crowds = task.robustness.advance(before.crowds, drafts.ends - before.drafts.ends, generators)
         nodes = _Nodes(before.owners, drafts, crowds, np.column_stack([before.actions, numbers]))
         _arrive(task, nodes, found, rngs)
@@ -155,7 +153,7 @@ def _arrive(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.random.Ge
     rates = np.ones(len(owners))
     favourable = np.flatnonzero(task.margins(ends) > 0)
     if len(favourable):
-        generators = [rngs[owner] for owner in owners[favourable]]
+        generators = [rngs[owner] for owner in owners[favourable].tolist()]
         rates[favourable] = task.robustness.rates(ends[favourable], nodes.crowds[favourable], generators)
     reached = rates < task.limit
     size = nodes.drafts.sizes().sum(axis=1)

@@ -166,7 +166,7 @@ def train(
     *,
     policy: ActorCritic | None = None,
     evaluate: Callable[[ActorCritic], tuple[float, float]] | None = None,
-    progress: bool = False,
+    progress: bool | None = False,
 ) -> tuple[ActorCritic, list[Update]]:
     """Learn a policy for ``mdp``.
 
@@ -184,7 +184,7 @@ def train(
         From a policy to validity and mean cost without exploration. With it the best policy seen is returned, and
         training ends early once it gets no better.
     progress
-        Show a progress bar.
+        Show a progress bar; None: if it goes to a terminal.
 
     Returns
     -------
@@ -203,7 +203,9 @@ def train(
         collector = _Collector(mdp, settings, generator, rng)
         log: list[Update] = []
         best = _Best(settings)
-        bar = tqdm(range(settings.n_updates), desc="policy", disable=not progress, leave=False)
+        bar = tqdm(
+            range(settings.n_updates), desc="policy", disable=None if progress is None else not progress, leave=False
+        )
         start = time.perf_counter()
         for number in bar:
             before = time.perf_counter()

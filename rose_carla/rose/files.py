@@ -1,0 +1,97 @@
+"""Policies on disk: plain arrays and JSON in one ``.npz`` file, read without unpickling anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from carla.models.api import MLModel
+from rose_carla.datasets import project_categories
+from rose_carla.errors import PlanError
+from rose_carla.models import cache, probability
+from rose_carla.policy import ActorCritic, Update
+
+#: Raise when the contents of a file change their meaning.
+FORMAT = 1
+_KEY = "rose_carla policy"
+#: Rows at which two models have to agree to count as the same, and how closely.
+_PROBES, _CLOSE = 256, 1e-3
+
+
+def write(
+    path: str | os.PathLike[str],
+    about: Mapping[str, Any],
+    policy: ActorCritic,
+    log: list[Update],
+    mlmodel: MLModel,
+) -> None:
+    """Write a policy; ``about`` has to be made of plain values."""
+    header = {**about, "format": FORMAT, "features": mlmodel.feature_input_order}
+    arrays = {f"weights.{name}": tensor.numpy() for name, tensor in policy.state_dict().items()}
+    arrays["log"] = np.array([dataclasses.astuple(update) for update in log]).reshape(len(log), -1)
+    arrays["fingerprint"] = fingerprint(mlmodel)
+    arrays["about"] = np.array(json.dumps(header))
+    try:
+        cache.write(Path(path), _KEY, arrays)
+    except OSError as error:
+        raise PlanError(f"The policy cannot be written to {os.fspath(path)!r}: {error}.") from error
+
+
+def read(
+    path: str | os.PathLike[str], method: str, mlmodel: MLModel
+) -> tuple[dict[str, Any], dict[str, np.ndarray], list[Update]]:
+    """What is known of a policy, its weights and how its training went.
+
+    Raises
+    ------
+    PlanError
+        If the file cannot be used for that method and model.
+    """
+    where = os.fspath(path)
+    if not os.path.exists(where):
+        raise PlanError(f"There is no file {where!r}.")
+    try:
+        arrays = cache.read(Path(path), _KEY)
+        about = json.loads(str(arrays.pop("about")))
+        found, features, known = about["format"], about["features"], arrays.pop("fingerprint")
+        log = [_update(row) for row in arrays.pop("log")]
+        weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
+    except (cache.CacheError, KeyError, TypeError, ValueError) as error:
+        raise PlanError(f"{where!r} is no policy that can be used: {error}.") from error
+    if found != FORMAT:
+        raise PlanError(f"{where!r} has format {found}, this version reads {FORMAT}: train and save the policy anew.")
+    if about["method"] != method:
+        raise PlanError(f"{where!r} holds a policy of {about['method']}, not of {method}.")
+    if features != mlmodel.feature_input_order:
+        raise PlanError(f"{where!r} was trained for a model with other features: {', '.join(features[:5])}, ...")
+    here = fingerprint(mlmodel)
+    if known.shape != here.shape or np.abs(known - here).max() > _CLOSE:
+        raise PlanError(f"{where!r} was trained for another model: this one predicts otherwise. Train a new policy.")
+    return about, weights, log
+
+
+def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
+    """Put weights from a file into a policy."""
+    try:
+        policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    except (RuntimeError, TypeError) as error:
+        raise PlanError(f"The weights in the file do not fit the model's features and settings: {error}") from error
+    policy.requires_grad_(False)
+
+
+def fingerprint(mlmodel: MLModel) -> np.ndarray:
+    """A model's predictions at fixed random states: two models that agree there are the same for our purposes."""
+    order = mlmodel.feature_input_order
+    states = np.random.default_rng(0).random((_PROBES, len(order)))
+    return probability(mlmodel)(project_categories(mlmodel.data, order, states))
+
+
+def _update(row: np.ndarray) -> Update:
+    values = [float(value) for value in row]
+    return Update(int(values[0]), *values[1:])
