@@ -150,9 +150,9 @@ class Accumulated:
         for part in range(parts.max(initial=0)):
             rows = np.flatnonzero(parts > part)
             actions = np.repeat(changes[rows] / parts[rows, None], crowd.shape[1], axis=0)
-            shared = (
-                rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng[row] for row in rows.tolist())
-            )
+            shared: Randomness = rng
+            if not isinstance(rng, np.random.Generator):
+                shared = SharedGenerators(rng[row] for row in rows.tolist())
             people = crowd[rows].reshape(-1, crowd.shape[2])
             moved = noisy_step(people, actions, self.noise, self.variance, self.action_unit, shared)
             crowd[rows] = moved.reshape(len(rows), *crowd.shape[1:])

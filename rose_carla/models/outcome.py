@@ -11,6 +11,9 @@ from rose_carla.datasets import project_categories
 from rose_carla.errors import ModelError
 from rose_carla.models.mlmodel import EncodedModel
 
+#: Rows classified together: what a network computes for more of them no longer fits into a cache.
+_TOGETHER = 32_768
+
 
 def probability(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
     """Function from encoded rows (n, d), in ``feature_input_order``, to probabilities of the favourable outcome.
@@ -20,6 +23,8 @@ def probability(mlmodel: MLModel) -> Callable[[np.ndarray], np.ndarray]:
     order = mlmodel.feature_input_order
 
     def predict(rows: np.ndarray) -> np.ndarray:
+        if len(rows) > _TOGETHER:
+            return np.concatenate([predict(rows[i : i + _TOGETHER]) for i in range(0, len(rows), _TOGETHER)])
         # CARLA's own models warn about anything but frames
         known = rows if isinstance(mlmodel, EncodedModel) else pd.DataFrame(rows, columns=order)
         probabilities = np.asarray(mlmodel.predict_proba(known), dtype=float)

@@ -51,9 +51,8 @@ class Drafts:
 
     def sizes(self) -> np.ndarray:
         """(b, f) how much each feature changes, in units."""
-        change = np.abs(self.ends - self.factuals)
-        change[change < _CHANGED] = 0.0
-        return change @ self.space.membership / self.space.action_unit
+        sizes = np.abs(self.ends - self.factuals) @ self.space.membership
+        return np.where(sizes < _CHANGED, 0.0, sizes) / self.space.action_unit
 
     def act(self, numbers: np.ndarray, turn: int) -> None:
         """Take one more action each, as turn number ``turn``."""

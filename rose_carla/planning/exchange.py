@@ -6,16 +6,33 @@ which features something is put.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from rose_carla.mdp import onto_edge
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.task import Task
 from rose_carla.policy import IMPOSSIBLE, ActorCritic
 
-#: Taken off a feature, in units; 0 leaves the draft as it is, None takes the feature out.
-_REDUCTIONS = (0, 1, 2, 4, 8, 16, None)
+#: Taken off a feature, in units; 0 takes the feature out.
+_REDUCTIONS = (0, 1, 2, 4, 8, 16)
 #: Features that something is taken off: the largest changes.
 _FEATURES = 2
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """Neighbours of drafts: whose they are, base and line they were made of (-1: nothing put on), ends and scores.
+
+    ``turns`` are those of the bases.
+    """
+
+    owners: np.ndarray
+    bases: np.ndarray
+    lines: np.ndarray
+    ends: np.ndarray
+    scores: np.ndarray
+    turns: np.ndarray
 
 
 class Exchange:
@@ -52,10 +69,11 @@ class Exchange:
         space = task.space
         # a line: the moves of one feature in one direction, or one category to be set
         names = np.where(space.moves != 0, np.sign(space.moves), np.arange(space.n) + 2)
-        _, first, self._line_of = np.unique(
+        _, first, line_of = np.unique(
             np.stack([space.feature_numbers, names]), axis=1, return_index=True, return_inverse=True
         )
-        self._line_of = self._line_of.ravel()
+        self._by_line = np.argsort(line_of.ravel(), kind="stable")
+        self._line_starts = np.searchsorted(line_of.ravel()[self._by_line], np.arange(len(first)))
         self._feature = space.feature_numbers[first]
         self._sign = np.sign(space.moves[first])
         self._action = first
@@ -104,93 +122,104 @@ class Exchange:
             All rivals, and the numbers of the drafts they rival.
         """
         scores = self.scores(drafts)
-        neighbours, owners, lines = self._around(drafts, scores, faithful=False)
+        around = self._around(drafts, scores, faithful=False)
         largest = drafts.sizes().argmax(axis=1)
-        fits = (lines >= 0) & (self._feature[lines] != largest[owners])
-        fits &= self.scores(neighbours) <= scores[owners] - 1 + 1e-6
-        rows = np.flatnonzero(fits)
-        if len(rows) == 0:
-            return neighbours[rows], owners[rows]
-        margins = self.task.margins(neighbours.ends[rows])
+        fits = (around.lines >= 0) & (self._feature[around.lines] != largest[around.owners])
+        rows = np.flatnonzero(fits & (around.scores <= scores[around.owners] - 1 + 1e-6))
+        margins = self.task.margins(around.ends[rows]) if len(rows) else np.empty(0)
         rows, margins = rows[margins > 0], margins[margins > 0]
         # the best of each line, then the best lines
-        order = np.lexsort((-margins, lines[rows], owners[rows]))
+        order = np.lexsort((-margins, around.lines[rows], around.owners[rows]))
         rows, margins = rows[order], margins[order]
-        _, first = np.unique(np.stack([owners[rows], lines[rows]]), axis=1, return_index=True)
+        same = np.stack([around.owners[rows], around.lines[rows]])
+        first = np.flatnonzero(np.r_[True, (np.diff(same, axis=1) != 0).any(axis=0)][: len(rows)])
         rows, margins = rows[first], margins[first]
-        order = np.lexsort((-margins, owners[rows]))
-        rows = rows[order]
-        rank = np.arange(len(rows)) - np.searchsorted(owners[rows], owners[rows], side="left")
-        rows = rows[rank < n]
-        return neighbours[rows], owners[rows]
+        rows = rows[np.lexsort((-margins, around.owners[rows]))]
+        owners = around.owners[rows]
+        rank = np.arange(len(rows)) - np.searchsorted(owners, owners, side="left")
+        return self._chosen(drafts, around, rows[rank < n]), owners[rank < n]
 
     def _round(
         self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, faithful: bool
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Best neighbour of each draft that is better than it: neighbours, rows that have one, their scores."""
-        neighbours, owners, _ = self._around(drafts, scores, faithful)
-        found_scores = self.scores(neighbours)
-        candidates = np.flatnonzero(found_scores < scores[owners] - 1e-6)
-        margins = self.task.margins(neighbours.ends[candidates]) if len(candidates) else np.empty(0)
-        candidates = candidates[margins >= needed[owners[candidates]]]
-        order = np.lexsort((found_scores[candidates], owners[candidates]))
-        found, first = np.unique(owners[candidates[order]], return_index=True)
+        around = self._around(drafts, scores, faithful)
+        candidates = np.flatnonzero(around.scores < scores[around.owners] - 1e-6)
+        margins = self.task.margins(around.ends[candidates]) if len(candidates) else np.empty(0)
+        candidates = candidates[margins >= needed[around.owners[candidates]]]
+        order = np.lexsort((around.scores[candidates], around.owners[candidates]))
+        found, first = np.unique(around.owners[candidates[order]], return_index=True)
         chosen = candidates[order[first]]
-        return neighbours[chosen], found, found_scores[chosen]
+        return self._chosen(drafts, around, chosen), found, around.scores[chosen]
 
-    def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """All neighbours of drafts, whose they are, and the line onto which something was put, -1 for none."""
-        bases, owners = self._bases(drafts, np.isfinite(scores))
-        places, ends, lines = self._neighbours(bases, scores[owners], faithful)
-        owners = owners[places]
-        turns = bases.turns[places]
-        put = lines >= 0
+    def _chosen(self, drafts: Drafts, around: _Neighbours, chosen: np.ndarray) -> Drafts:
+        """Some neighbours as drafts: what was put on comes last."""
+        turns = around.turns[around.bases[chosen]]
+        lines = around.lines[chosen]
+        put = np.flatnonzero(lines >= 0)
         last = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1, initial=-1)
         turns[put, self._feature[lines[put]]] = last + 1
-        return Drafts(drafts.space, drafts.factuals[owners], ends, turns), owners, lines
+        return Drafts(drafts.space, drafts.factuals[around.owners[chosen]], around.ends[chosen], turns)
+
+    def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> _Neighbours:
+        """All neighbours of drafts: something taken off, and that with something put on."""
+        space = self.task.space
+        bases, owners = self._bases(drafts, np.isfinite(scores))
+        sizes = bases.sizes()
+        base_scores = sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
+        base, line, units = self._lines(bases, scores[owners] - base_scores, faithful)
+        pair = np.repeat(np.arange(len(base)), units)
+        step = np.arange(len(pair)) - np.repeat(np.cumsum(units) - units, units) + 1
+        place, which = base[pair], line[pair]
+        ends = bases.ends[place]
+        rows = np.arange(len(ends))
+        moved = ends[rows, self._column[which]] + self._sign[which] * step * space.action_unit
+        ends[rows, self._column[which]] = onto_edge(moved)
+        fresh = self.sparsity_weight * (sizes[place, self._feature[which]] == 0)
+        put_scores = base_scores[place] + step + fresh
+        sets = np.flatnonzero(self._sign[which] == 0)
+        if len(sets):
+            ends[sets] = space.apply(bases.ends[place[sets]], self._action[which[sets]])
+            put_scores[sets] = self.scores(Drafts(space, bases.factuals[place[sets]], ends[sets], ends[sets]))
+        return _Neighbours(
+            np.concatenate([owners, owners[place]]),
+            np.concatenate([np.arange(len(bases)), place]),
+            np.concatenate([np.full(len(bases), -1), which]),
+            np.concatenate([bases.ends, ends]),
+            np.concatenate([base_scores, put_scores]),
+            bases.turns,
+        )
 
     def _bases(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray]:
         """Drafts with something taken off, and whose they are."""
         space, sizes = drafts.space, drafts.sizes()
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, :_FEATURES]
         numeric = np.array([feature.encodings is None for feature in space.features])
-        ends, turns, owners = [], [], []
-        for slot in range(largest.shape[1]):
-            features = largest[:, slot]
+        ends, turns = [drafts.ends[~reached]], [drafts.turns[~reached]]
+        owners = [np.flatnonzero(~reached)]
+        for features in largest.T:
             size = sizes[np.arange(len(drafts)), features]
-            columns = space.membership[:, features].T > 0
             for units in _REDUCTIONS:
-                if units == 0:
-                    rows = np.flatnonzero(~reached) if slot == 0 else np.empty(0, dtype=int)
-                elif units is None:
-                    rows = np.flatnonzero(size > 0)
-                else:
-                    rows = np.flatnonzero(numeric[features] & (size > units + 1e-6))
+                rows = np.flatnonzero(numeric[features] & (size > units + 1e-6) if units else size > 0)
                 if len(rows) == 0:
                     continue
                 change = drafts.ends[rows] - drafts.factuals[rows]
-                share = 0.0 if units is None else 1.0 - units / np.maximum(size[rows, None], 1.0)
-                kept = np.where(columns[rows] & (units != 0), change * share, change)
-                base_turns = drafts.turns[rows].copy()
-                if units is None:
+                kept = 1.0 - units / size[rows, None] if units else 0.0
+                columns = space.membership[:, features[rows]].T > 0
+                base_turns = drafts.turns[rows]
+                if not units:
                     base_turns[np.arange(len(rows)), features[rows]] = np.inf
-                ends.append(drafts.factuals[rows] + kept)
+                ends.append(drafts.factuals[rows] + np.where(columns, change * kept, change))
                 turns.append(base_turns)
                 owners.append(rows)
-        owner = np.concatenate(owners) if owners else np.empty(0, dtype=int)
-        if not owners:
-            return drafts[owner], owner
+        owner = np.concatenate(owners)
         return Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns)), owner
 
-    def _neighbours(
-        self, bases: Drafts, scores: np.ndarray, faithful: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bases themselves (line -1) and with something put on: number of the base, end, line."""
+    def _lines(self, bases: Drafts, spare: np.ndarray, faithful: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Onto which lines something is put: numbers of bases and lines, and how many units at most."""
         space = bases.space
         preferences = self.policy.preferences(bases.ends, space.mask(bases.ends))
-        of_lines = np.full((len(bases), len(self._feature)), -np.inf)
-        for action, line in enumerate(self._line_of):
-            of_lines[:, line] = np.maximum(of_lines[:, line], preferences[:, action])
+        of_lines = np.maximum.reduceat(preferences[:, self._by_line], self._line_starts, axis=1)
         going = (bases.ends - bases.factuals)[:, self._column] * self._sign > 1e-9
         of_lines[going] = np.inf  # what the draft does already comes first
         top = np.argpartition(-of_lines, self.n_lines - 1, axis=1)[:, : self.n_lines]
@@ -199,24 +228,10 @@ class Exchange:
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
         room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9
-        spare = np.minimum(scores[base] - self.scores(bases)[base], self.max_units)
-        units = np.minimum(room, spare).clip(0).astype(int)
+        units = np.minimum(room, np.minimum(spare, self.max_units)[base]).clip(0).astype(int)
         units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
         sets = sign == 0
         units[sets] = preferences[base[sets], self._action[line[sets]]] > IMPOSSIBLE / 2
         if faithful:
             units[~going[base, line]] = 0
-        pair = np.repeat(np.arange(len(base)), units)
-        step = np.arange(len(pair)) - np.repeat(np.cumsum(units) - units, units) + 1
-        place, which = base[pair], line[pair]
-        ends = bases.ends[place]
-        rows = np.arange(len(ends))
-        moved = ends[rows, self._column[which]] + self._sign[which] * step * space.action_unit
-        ends[rows, self._column[which]] = onto_edge(moved)
-        setting = sets[pair]
-        ends[setting] = space.apply(bases.ends[place[setting]], self._action[which[setting]])
-        return (
-            np.concatenate([np.arange(len(bases)), place]),
-            np.concatenate([bases.ends, ends]),
-            np.concatenate([np.full(len(bases), -1), which]),
-        )
+        return base, line, units

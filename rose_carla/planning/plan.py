@@ -62,7 +62,7 @@ class PlanStep:
     def __str__(self) -> str:
         if isinstance(self.before, (int, float, np.number)) and isinstance(self.after, (int, float, np.number)):
             verb = "increase" if self.after > self.before else "decrease"
-            return f"{verb} {self.feature} from {_plain(self.before)} to {_plain(self.after)}"
+            return f"{verb} {self.feature} from {_plain(float(self.before))} to {_plain(float(self.after))}"
         return f"change {self.feature} from {self.before} to {self.after}"
 
 

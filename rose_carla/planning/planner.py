@@ -127,23 +127,20 @@ class Planner:
             faithful = careful or not self.search
             if careful:
                 rows = np.flatnonzero(~found)
-                walks = (
-                    self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-                    if len(rows)
-                    else walks
-                )
+                if len(rows) == 0:
+                    break
+                walks = self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
             start = walks.drafts
             margins = self.task.margins(start.ends)
             inside = np.flatnonzero(margins > 0)
-            if len(inside) == 0 or len(rows) == 0:
+            if len(inside) == 0:
                 continue
             start, margins, seen, rows = start[inside], margins[inside], walks.rates[inside], rows[inside]
             if not careful:
                 needed = self.settling.next_margins(margins, seen, self.n_walk)
                 start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
-            drafts[rows], found[rows], best = self.settling.settle(
-                start, [rngs[row] for row in rows.tolist()], faithful
-            )
+            chosen = [rngs[row] for row in rows.tolist()]
+            drafts[rows], found[rows], best = self.settling.settle(start, chosen, faithful)
             rates[rows] = np.where(found[rows], best, np.minimum(rates[rows], best))
             if not careful and self.search:
                 self._challenge(drafts, found, rates, rngs)

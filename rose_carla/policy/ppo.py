@@ -259,7 +259,8 @@ class _Collector:
         ended = torch.empty(n_steps, n, dtype=torch.bool)
         cut: list[tuple[int, np.ndarray, np.ndarray]] = []
         terminated = np.empty((n_steps, n), dtype=bool)
-        self._reached, self._ended, self._costs = 0, 0, []
+        self._reached, self._ended = 0, 0
+        self._costs: list[float] = []
         with torch.no_grad():
             for t in range(n_steps):
                 observations[t] = self.observations

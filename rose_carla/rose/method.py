@@ -331,12 +331,8 @@ class RoseMul(Rose):
 
 def _generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:
     """A generator for each row that depends on the seed and the row's values alone, whoever else is in the batch."""
-    return [
-        np.random.default_rng(
-            [seed, stream, int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "big")]
-        )
-        for row in np.ascontiguousarray(rows)
-    ]
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
+    return [np.random.default_rng([seed, stream, int.from_bytes(digest, "big")]) for digest in digests]
 
 
 def _success(rates: InvalidationRate, i: int) -> Success:

@@ -38,7 +38,7 @@ class RoseSettings:
     #: Noisy versions of a state (ROSE-one) or people to a plan (ROSE-mul) in training and walking.
     n_samples: int = 64
     #: Fresh noisy versions, or people, in the check that a plan has to pass.
-    n_check: int = 1000
+    n_check: int = 500
     #: One-sided confidence of that check.
     confidence: float = 0.99
     #: Search where the policy alone does not get there, and for cheaper features; False is the paper's method.
