@@ -1,5 +1,6 @@
 # Two commands do everything on a machine that has Python >= 3.10, make and the package index:
 #   make table1   the main job          make test   the tests
+# And: make bench-rose, how good and fast ROSE is, beside an exhaustive search, CARLA's methods and Stable-Baselines3.
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
 
 PYTHON ?= python3
@@ -10,13 +11,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 test lint install install-test clean help
+.PHONY: table1 bench-rose test lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
 
 table1: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/run_table1.py $(ARGS)
+
+bench-rose: $(VENV)/.run-ready
+	$(PIP) -r requirements/torch.txt stable-baselines3
+	$(BIN)/python benchmarks/rose.py $(ARGS)
 
 test: $(VENV)/.test-ready lint
 	$(BIN)/python -m pytest -n 2 -q $(ARGS)

@@ -40,14 +40,13 @@ def ladders(space: ActionSpace, factual: np.ndarray) -> list[np.ndarray]:
 
 def candidates(
     space: ActionSpace, factual: np.ndarray, probability: Callable[[np.ndarray], np.ndarray], ordered: bool
-) -> Iterator[tuple[float, list[np.ndarray]]]:
-    """Favourable candidates by cost: (cost, plans of that cost), in batches."""
+) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    """Favourable candidates, cheapest first, in batches: their costs, and the plans."""
     single = ladders(space, factual)
-    firsts = list(single)
     pairs = []
     for a, b in itertools.combinations(range(len(single)), 2):
         pairs.append((np.repeat(single[a], len(single[b]), axis=0), np.tile(single[b], (len(single[a]), 1))))
-    one = np.concatenate(firsts)
+    one = np.concatenate(single)
     zeros = np.zeros_like(one)
     first = np.concatenate([one, *(a for a, _ in pairs)])
     second = np.concatenate([zeros, *(b for _, b in pairs)])
@@ -74,9 +73,14 @@ def cheapest(
     probability: Callable[[np.ndarray], np.ndarray],
     accepts: Accepts,
     ordered: bool = False,
+    budget: int | None = None,
 ) -> np.ndarray | None:
-    """The cheapest accepted plan of at most two features for a factual, or None."""
+    """The cheapest accepted plan of at most two features for a factual, or None, within ``budget`` plans if given."""
+    looked_at = 0
     for costs, plans in candidates(space, factual, probability, ordered):
+        if budget is not None and looked_at >= budget:
+            break
+        looked_at += len(plans)
         accepted = accepts(factual, plans)
         if accepted.any():
             number = int(np.flatnonzero(accepted)[np.argmin(costs[accepted])])

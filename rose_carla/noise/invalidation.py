@@ -39,7 +39,9 @@ class InvalidationRate:
     n_samples: int
 
 
-def wilson_interval(failures: np.ndarray, n_samples: int, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+def wilson_interval(
+    failures: np.ndarray, n_samples: int | np.ndarray, confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's score interval of a proportion; inside [0, 1] and of sensible width also at 0 and at 1.
 
     Examples

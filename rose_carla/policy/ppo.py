@@ -51,13 +51,24 @@ class PPOSettings:
     max_kl: float = 0.05
     #: Rewards are multiplied by that, so that values are about 1.
     reward_scale: float = 0.01
-    #: Updates without improvement after which training ends.
+    #: Updates between two looks at the policy without exploration.
+    evaluate_every: int = 1
+    #: Looks without improvement after which training ends.
     patience: int = 8
     #: Improvement below that share of the cost does not count.
     tolerance: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("n_environments", "n_steps", "n_updates", "n_epochs", "batch_size", "hidden", "patience"):
+        for name in (
+            "n_environments",
+            "n_steps",
+            "n_updates",
+            "n_epochs",
+            "batch_size",
+            "hidden",
+            "patience",
+            "evaluate_every",
+        ):
             if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 1:
                 raise PlanError(f"{name} has to be a whole number of at least 1, got {getattr(self, name)!r}.")
         for name in ("learning_rate", "clip", "max_gradient", "max_kl", "reward_scale"):
@@ -223,7 +234,7 @@ def train(
                 validity=collector.validity(),
                 cost=collector.cost(),
             )
-            if evaluate is not None:
+            if evaluate is not None and (number + 1) % settings.evaluate_every == 0:
                 validity, cost = evaluate(policy)
                 update = replace(update, greedy_validity=validity, greedy_cost=cost)
                 best.look(policy, validity, cost)

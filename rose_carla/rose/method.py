@@ -57,6 +57,10 @@ class Rose(RecourseMethod):
     ----------
     settings : RoseSettings
         All options.
+    task : Task
+        What a plan has to achieve: the action space, the classifier, the noise, tau.
+    planner : Planner
+        Turns the policy into plans, once trained.
     policy_ : ActorCritic
         The policy.
     log_ : list of Update
@@ -77,9 +81,8 @@ class Rose(RecourseMethod):
         self.space = ActionSpace.of(mlmodel, s.action_unit, s.multiples, s.monotone)
         self.plans: dict[Hashable, np.ndarray] = {}
         noise = PlausibleNoise(density_of(mlmodel, s.bandwidth, s.ridge, s.max_points))
-        self._probability = probability(mlmodel)
-        self._robustness = self._noise(favourable(mlmodel, s.project_categories), noise)
-        self._task = Task(self.space, self._probability, self._robustness, s.tau)
+        robustness = self._noise(favourable(mlmodel, s.project_categories), noise)
+        self.task = Task(self.space, probability(mlmodel), robustness, s.tau)
         if s.fit:
             self.fit()
 
@@ -89,13 +92,13 @@ class Rose(RecourseMethod):
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         """What is learnt one after the other: the noise, and options of the learner."""
-        return [(self._robustness, {})]
+        return [(self.task.robustness, {})]
 
     def fit(self) -> Rose:
         """Train the policy on the training rows that the classifier turns down."""
         s = self.settings
         rows = self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
-        starts = rows[self._probability(rows) <= self._task.border]
+        starts = rows[self.task.probability(rows) <= self.task.border]
         if len(starts) == 0:
             raise PlanError("The classifier turns down no training row, so there is nothing to learn from.")
         rng = np.random.default_rng([s.seed, len(starts)])
@@ -104,7 +107,7 @@ class Rose(RecourseMethod):
         log: list[Update] = []
         for robustness, options in self._curriculum():
             mdp = self.mdp(starts, robustness)
-            task = Task(self.space, self._probability, robustness, s.tau)
+            task = Task(self.space, self.task.probability, robustness, s.tau)
 
             def judged(candidate: ActorCritic, task: Task = task) -> tuple[float, float]:
                 walks = walk(task, candidate, chosen, s.max_actions, _generators(chosen, s.seed, _PLANNING))
@@ -118,7 +121,7 @@ class Rose(RecourseMethod):
         assert policy is not None
         some = chosen[:_CALIBRATION_ROWS]
         slope = calibrate(
-            self._task, policy, some, s.max_actions, _CALIBRATION_SAMPLES, _generators(some, s.seed, _PLANNING)
+            self.task, policy, some, s.max_actions, _CALIBRATION_SAMPLES, _generators(some, s.seed, _PLANNING)
         )
         self.log_ = log
         self._know(policy, slope)
@@ -129,9 +132,9 @@ class Rose(RecourseMethod):
         s = self.settings
         return RecourseMDP(
             self.space,
-            self._probability,
+            self.task.probability,
             starts,
-            robustness or self._robustness,
+            robustness or self.task.robustness,
             tau=s.tau,
             gamma=s.gamma,
             reward=s.constant_reward,
@@ -141,8 +144,8 @@ class Rose(RecourseMethod):
     def _know(self, policy: ActorCritic, slope: float) -> None:
         s = self.settings
         self.policy_, self.slope_ = policy, slope
-        self._planner = Planner(
-            self._task,
+        self.planner = Planner(
+            self.task,
             policy,
             slope,
             n_walk=s.n_samples,
@@ -200,11 +203,11 @@ class Rose(RecourseMethod):
         n, width = rows.shape
         plans, ends = [np.empty((0, width))] * n, rows.copy()
         found, rates = np.ones(n, dtype=bool), np.zeros(n)
-        turned_down = np.flatnonzero(self._probability(rows) <= self._task.border)
+        turned_down = np.flatnonzero(self.task.probability(rows) <= self.task.border)
         walked = found.copy()
         for start in range(0, len(turned_down), _TOGETHER):
             part = turned_down[start : start + _TOGETHER]
-            some = self._planner.plan(rows[part], _generators(rows[part], self.settings.seed, _PLANNING))
+            some = self.planner.plan(rows[part], _generators(rows[part], self.settings.seed, _PLANNING))
             ends[part], found[part], rates[part], walked[part] = some.ends, some.found, some.rates, some.walked
             for row, plan in zip(part, some.plans, strict=True):
                 plans[row] = plan
@@ -219,7 +222,7 @@ class Rose(RecourseMethod):
             for k in range(0 if not len(plan) else 1, len(plan) + 1)
         ]
         owners = np.array([row for row, _ in prefixes])
-        rates = self._robustness.judge(
+        rates = self.task.robustness.judge(
             rows[owners], [plan for _, plan in prefixes], s.n_check, [generators[row] for row in owners], 0.95
         )
         states = np.concatenate(
@@ -243,7 +246,7 @@ class Rose(RecourseMethod):
             return "no plan found: no state in reach is classified favourably"
         return (
             f"no plan found: the most robust one seen fails in {rate:.0%} of noisy tries, and below "
-            f"{self._task.limit:.0%} is asked for (tau = {self.settings.tau:g})"
+            f"{self.task.limit:.0%} is asked for (tau = {self.settings.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -264,6 +267,7 @@ class Rose(RecourseMethod):
         """
         about, weights, log = files.read(path, cls.name, mlmodel)
         method = cls(mlmodel, {**about["settings"], "fit": False})
+        method.settings = replace(method.settings, fit=bool(about["settings"]["fit"]))
         policy = ActorCritic(method.space.width, method.space.n, method.settings.learner().hidden)
         files.fill(policy, weights)
         method.log_ = log
@@ -315,7 +319,7 @@ class RoseMul(Rose):
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         """One-off noise first: it costs a tenth and teaches most of what there is to learn."""
-        s, crowd = self.settings, self._robustness
+        s, crowd = self.settings, self.task.robustness
         assert isinstance(crowd, Accumulated)
         one_off = OneOff(crowd.favourable, crowd.noise, s.variance, 4 * s.n_samples)
         with_crowd = {
@@ -324,7 +328,8 @@ class RoseMul(Rose):
             "n_updates": 24,
             "batch_size": 256,
             "learning_rate": 1e-3,
-            "patience": 8,
+            "evaluate_every": 3,
+            "patience": 3,
         }
         return [(one_off, {"patience": 4}), (crowd, with_crowd)]
 

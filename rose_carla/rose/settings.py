@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rose_carla.errors import PlanError, unknown_name
 from rose_carla.policy import PPOSettings
+from scipy.special import ndtri
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,13 @@ class RoseSettings:
         if 1 not in self.multiples:
             raise PlanError(f"multiples have to contain 1, or states in between cannot be reached: {self.multiples!r}.")
         object.__setattr__(self, "multiples", tuple(self.multiples))
+        z = ndtri(self.confidence)
+        least = int(z**2 * self.tau / (1 - self.tau)) + 1
+        if self.n_check < least:
+            raise PlanError(
+                f"n_check = {self.n_check} is too few to be sure of tau = {self.tau:g} at confidence "
+                f"{self.confidence:g}, even without a failure: take at least {least}."
+            )
         self.learner()
 
     @classmethod
