@@ -37,9 +37,9 @@ def precise():
     return Task(SPACE, probability, Precise(), 0.75), policy
 
 
-def least_units(row):
+def least_units(row, inside=1e-3):
     """Units of the shortest way over the border: the feature with the largest weight first, as far as there is room."""
-    missing = -(row @ WEIGHTS + BIAS) + 1e-3
+    missing = -(row @ WEIGHTS + BIAS) + inside
     units = 0
     for feature in np.argsort(-np.abs(WEIGHTS)):
         room = (1 - row[feature]) if WEIGHTS[feature] > 0 else row[feature]
@@ -54,6 +54,9 @@ def least_units(row):
 def test_plan_length_equals_the_closed_form_minimum(precise):
     task, policy = precise
     rows = people(300, seed=1)
+    # who can end within a thousandth of the border may or may not
+    rows = np.array([row for row in rows if least_units(row) == least_units(row, 1e-9)])
+    assert len(rows) > 280
     planner = Planner(task, policy, 1.0, 1, 1000, 0.99, 50, sparsity_weight=0.0)
     planned = planner.plan(rows, generators(len(rows)))
     assert planned.found.all()

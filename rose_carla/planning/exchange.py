@@ -15,7 +15,7 @@ from rose_carla.planning.task import Task
 from rose_carla.policy import IMPOSSIBLE, ActorCritic
 
 #: Taken off a feature, in units; 0 takes the feature out.
-_REDUCTIONS = (0, 1, 2, 4, 8, 16)
+_REDUCTIONS = (0, 1, 2, 3, 4, 8, 16)
 #: Features that something is taken off: the largest changes.
 _FEATURES = 3
 
