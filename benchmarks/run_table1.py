@@ -33,11 +33,13 @@ from rose_carla.errors import unknown_name
 from rose_carla.metrics import NoiseSettings
 from tqdm import tqdm
 
-#: Name in the table -> from a model to the method, with the paper's hyper-parameters where it names them.
-METHODS: dict[str, Callable[[Any], Any]] = {
-    "Wachter": lambda model: carla_methods.Wachter(model, {"loss_type": "MSE", "y_target": [1]}),
-    "GrSp": lambda model: carla_methods.GrowingSpheres(model, {}),
-    "DiCE": lambda model: carla_methods.Dice(model, {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1}),
+#: Name in the table -> from a model and a seed to the method, with the paper's hyper-parameters where it names them.
+METHODS: dict[str, Callable[[Any, int], Any]] = {
+    "Wachter": lambda model, _: carla_methods.Wachter(model, {"loss_type": "MSE", "y_target": [1]}),
+    "GrSp": lambda model, _: carla_methods.GrowingSpheres(model, {}),
+    "DiCE": lambda model, _: carla_methods.Dice(model, {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1}),
+    "ROSE-one": lambda model, seed: rose_carla.RoseOne(model, {"seed": seed}),
+    "ROSE-mul": lambda model, seed: rose_carla.RoseMul(model, {"seed": seed}),
 }
 METRICS = {
     "Validity": "Validity",
@@ -71,7 +73,7 @@ def seeded(seed: int) -> Iterator[None]:
 def evaluate(model: Any, name: str, factuals: pd.DataFrame, options: dict[str, Any], seed: int) -> pd.DataFrame:
     """The eight metrics of one method on one data set, one row for each factual."""
     with seeded(seed), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        benchmark = rose_carla.Benchmark(model, METHODS[name](model), factuals, options)
+        benchmark = rose_carla.Benchmark(model, METHODS[name](model, seed), factuals, options)
     parts = [getattr(benchmark, f"compute_{metric.lower()}")() for metric in METRICS]
     return pd.concat(parts, axis=1)
 
