@@ -20,11 +20,12 @@ def test_readme_example_runs_as_printed():
     (example,) = python_blocks("README.md")
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "two_year_recid" in done.stdout
-    assert len([line for line in example.splitlines() if line]) == 5
+    assert "Plan for person" in done.stdout
+    assert done.stdout.count("success") >= 2
+    assert len([line for line in example.splitlines() if line]) <= 6
 
 
-@pytest.mark.parametrize("page", ["docs/noise.md", "docs/metrics.md"])
+@pytest.mark.parametrize("page", ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md"])
 def test_examples_in_the_docs_run(page):
     for example in python_blocks(page):
         exec(compile(example, page, "exec"), {})

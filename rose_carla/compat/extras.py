@@ -24,6 +24,7 @@ OPTIONAL_PACKAGES: dict[str, tuple[str, str | None]] = {
     "graphviz": ("causal", None),
     "matplotlib": ("plots", None),
     "seaborn": ("plots", None),
+    "gymnasium": ("gymnasium", None),
     "torchvision": ("", "torchvision"),
 }
 

@@ -1,7 +1,9 @@
 """The paper's Algorithm 3: robust recourse as a Markov decision process."""
 
 from rose_carla.mdp.actions import ActionSpace, Feature, onto_edge
+from rose_carla.mdp.checker import check_mdp
 from rose_carla.mdp.environment import RecourseMDP, Step, VectorMDP
+from rose_carla.mdp.gymnasium import gymnasium_env
 from rose_carla.mdp.robustness import Accumulated, OneOff, Precise, Robustness
 
 __all__ = [
@@ -14,5 +16,7 @@ __all__ = [
     "Robustness",
     "Step",
     "VectorMDP",
+    "check_mdp",
+    "gymnasium_env",
     "onto_edge",
 ]

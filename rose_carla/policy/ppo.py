@@ -190,7 +190,7 @@ def train(
     seed
         Of weights, actions and environments. No global seed is touched.
     policy
-        Go on with this one instead of starting from scratch; it is not changed.
+        Go on with this one, and its hidden layers, instead of starting from scratch; it is not changed.
     evaluate
         From a policy to validity and mean cost without exploration. With it the best policy seen is returned, and
         training ends early once it gets no better.
@@ -207,7 +207,8 @@ def train(
     rng = np.random.default_rng(seed)
     with one_thread(), torch.enable_grad():
         known = policy
-        policy = ActorCritic(mdp.width, mdp.n_actions, settings.hidden, generator)  # 1, 2
+        hidden = settings.hidden if known is None else known.hidden
+        policy = ActorCritic(mdp.width, mdp.n_actions, hidden, generator)  # 1, 2
         if known is not None:
             policy.load_state_dict(known.state_dict())
         optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5)  # 3
