@@ -12,7 +12,7 @@ import numpy as np
 from rose_carla.mdp import onto_edge
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.task import Task
-from rose_carla.policy import IMPOSSIBLE, ActorCritic
+from rose_carla.policy import ActorCritic
 
 #: Taken off a feature, in units; 0 takes the feature out.
 _REDUCTIONS = (0, 1, 2, 3, 4, 8, 16)
@@ -24,7 +24,7 @@ _FEATURES = 3
 class _Neighbours:
     """Neighbours of drafts: whose they are, base and line they were made of (-1: nothing put on), ends and scores.
 
-    ``turns`` are those of the bases.
+    ``turns`` and whether a feature was taken out are those of the bases.
     """
 
     owners: np.ndarray
@@ -33,6 +33,7 @@ class _Neighbours:
     ends: np.ndarray
     scores: np.ndarray
     turns: np.ndarray
+    taken_out: np.ndarray
 
 
 class Exchange:
@@ -114,7 +115,7 @@ class Exchange:
         Parameters
         ----------
         n
-            Rivals to a draft at most.
+            Rivals to a draft at most, of those that take a feature out and of the others.
 
         Returns
         -------
@@ -125,19 +126,20 @@ class Exchange:
         around = self._around(drafts, scores, faithful=False)
         largest = drafts.sizes().argmax(axis=1)
         fits = (around.lines >= 0) & (self._feature[around.lines] != largest[around.owners])
-        rows = np.flatnonzero(fits & (around.scores <= scores[around.owners] - 1 + 1e-6))
+        rows = np.flatnonzero(fits & (around.scores < scores[around.owners] - 1e-6))
         margins = self.task.margins(around.ends[rows]) if len(rows) else np.empty(0)
         rows, margins = rows[margins > 0], margins[margins > 0]
-        # the best of each line, then the best lines
-        order = np.lexsort((-margins, around.lines[rows], around.owners[rows]))
-        rows, margins = rows[order], margins[order]
-        same = np.stack([around.owners[rows], around.lines[rows]])
+        # of each line the best, with and without the feature that something was taken off; then the best lines
+        kinds = 2 * around.owners[rows] + around.taken_out[around.bases[rows]]
+        order = np.lexsort((-margins, around.lines[rows], kinds))
+        rows, margins, kinds = rows[order], margins[order], kinds[order]
+        same = np.stack([kinds, around.lines[rows]])
         first = np.flatnonzero(np.r_[True, (np.diff(same, axis=1) != 0).any(axis=0)][: len(rows)])
-        rows, margins = rows[first], margins[first]
-        rows = rows[np.lexsort((-margins, around.owners[rows]))]
-        owners = around.owners[rows]
-        rank = np.arange(len(rows)) - np.searchsorted(owners, owners, side="left")
-        return self._chosen(drafts, around, rows[rank < n]), owners[rank < n]
+        order = first[np.lexsort((-margins[first], kinds[first]))]
+        rows, kinds = rows[order], kinds[order]
+        rank = np.arange(len(rows)) - np.searchsorted(kinds, kinds, side="left")
+        rows = rows[rank < n]
+        return self._chosen(drafts, around, rows), around.owners[rows]
 
     def _round(
         self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, faithful: bool
@@ -164,10 +166,10 @@ class Exchange:
     def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> _Neighbours:
         """All neighbours of drafts: something taken off, and that with something put on."""
         space = self.task.space
-        bases, owners = self._bases(drafts, np.isfinite(scores))
+        bases, owners, taken_out = self._bases(drafts, np.isfinite(scores))
         sizes = bases.sizes()
         base_scores = sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
-        base, line, units = self._lines(bases, scores[owners] - base_scores, faithful)
+        base, line, units = self._lines(drafts, bases, owners, scores[owners] - base_scores, faithful)
         pair = np.repeat(np.arange(len(base)), units)
         step = np.arange(len(pair)) - np.repeat(np.cumsum(units) - units, units) + 1
         place, which = base[pair], line[pair]
@@ -188,15 +190,16 @@ class Exchange:
             np.concatenate([bases.ends, ends]),
             np.concatenate([base_scores, put_scores]),
             bases.turns,
+            taken_out,
         )
 
-    def _bases(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray]:
-        """Drafts with something taken off, and whose they are."""
+    def _bases(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Drafts with something taken off, whose they are, and whether it was all of a feature."""
         space, sizes = drafts.space, drafts.sizes()
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, :_FEATURES]
         numeric = np.array([feature.encodings is None for feature in space.features])
         ends, turns = [drafts.ends[~reached]], [drafts.turns[~reached]]
-        owners = [np.flatnonzero(~reached)]
+        owners, out = [np.flatnonzero(~reached)], [np.zeros((~reached).sum(), dtype=bool)]
         for features in largest.T:
             size = sizes[np.arange(len(drafts)), features]
             for units in _REDUCTIONS:
@@ -212,26 +215,30 @@ class Exchange:
                 ends.append(drafts.factuals[rows] + np.where(columns, change * kept, change))
                 turns.append(base_turns)
                 owners.append(rows)
+                out.append(np.full(len(rows), not units))
         owner = np.concatenate(owners)
-        return Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns)), owner
+        bases = Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns))
+        return bases, owner, np.concatenate(out)
 
-    def _lines(self, bases: Drafts, spare: np.ndarray, faithful: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lines(
+        self, drafts: Drafts, bases: Drafts, owners: np.ndarray, spare: np.ndarray, faithful: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Onto which lines something is put: numbers of bases and lines, and how many units at most."""
         space = bases.space
-        preferences = self.policy.preferences(bases.ends, space.mask(bases.ends))
+        preferences = self.policy.preferences(drafts.factuals, space.mask(drafts.factuals))
         of_lines = np.maximum.reduceat(preferences[:, self._by_line], self._line_starts, axis=1)
-        going = (bases.ends - bases.factuals)[:, self._column] * self._sign > 1e-9
+        going = (drafts.ends - drafts.factuals)[:, self._column] * self._sign > 1e-9
         of_lines[going] = np.inf  # what the draft does already comes first
         top = np.argpartition(-of_lines, self.n_lines - 1, axis=1)[:, : self.n_lines]
-        base, line = np.repeat(np.arange(len(bases)), self.n_lines), top.ravel()
+        base, line = np.repeat(np.arange(len(bases)), self.n_lines), top[owners].ravel()
+        if faithful:
+            kept = going[owners[base], line]
+            base, line = base[kept], line[kept]
         # no further than to the edge, nor than would be worth it, nor back to where the person is
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
         room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9
         units = np.minimum(room, np.minimum(spare, self.max_units)[base]).clip(0).astype(int)
         units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
-        sets = sign == 0
-        units[sets] = preferences[base[sets], self._action[line[sets]]] > IMPOSSIBLE / 2
-        if faithful:
-            units[~going[base, line]] = 0
+        units[sign == 0] = 1
         return base, line, units

@@ -81,7 +81,7 @@ class Planner:
         max_actions: int,
         search: bool = True,
         shorten: bool = True,
-        sparsity_weight: float = 1.0,
+        sparsity_weight: float = 0.5,
         gamma: float = 0.99,
         beam_width: int = 8,
     ) -> None:

@@ -59,7 +59,7 @@ class Settling:
         self.n_check = n_check
         self.confidence = confidence
         self.max_checks = max_checks
-        # the rate that passes, and one standard error below it: passes five times out of six
+        # about the largest rate that passes
         error = np.sqrt(task.limit * (1 - task.limit) / n_check)
         passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
         self.aim = max(passing, task.limit / 8)

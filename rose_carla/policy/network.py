@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 #: Logit of an action that is not possible: its probability is exactly 0 in single precision, its entropy too.
-IMPOSSIBLE = -1e8
+_IMPOSSIBLE = -1e8
 
 
 class ActorCritic(nn.Module):
@@ -43,7 +43,7 @@ class ActorCritic(nn.Module):
     def log_probabilities(self, observations: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Log of the probability of each action, (b, n_actions); what the mask forbids has probability 0."""
         logits = self.actor(_centred(observations))
-        return torch.log_softmax(logits.masked_fill(~mask, IMPOSSIBLE), dim=-1)
+        return torch.log_softmax(logits.masked_fill(~mask, _IMPOSSIBLE), dim=-1)
 
     def values(self, observations: torch.Tensor) -> torch.Tensor:
         """Expected discounted return from each observation, (b,)."""

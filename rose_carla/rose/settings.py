@@ -41,13 +41,13 @@ class RoseSettings:
     #: Fresh noisy versions, or people, in the check that a plan has to pass.
     n_check: int = 500
     #: One-sided confidence of that check.
-    confidence: float = 0.99
+    confidence: float = 0.995
     #: Search where the policy alone does not get there, and for cheaper features; False is the paper's method.
     search: bool = True
     #: Take off what is not needed; False is the paper's method.
     shorten: bool = True
     #: Units of action that one feature less is worth when plans are compared.
-    sparsity_weight: float = 1.0
+    sparsity_weight: float = 0.5
     #: Bandwidth, ridge and most kernels of the density; see :class:`rose_carla.noise.Density`.
     bandwidth: str | float = "scott"
     ridge: float = 1e-6
