@@ -238,7 +238,7 @@ class Exchange:
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
         room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9
-        units = np.minimum(room, np.minimum(spare, self.max_units)[base]).clip(0).astype(int)
+        units = np.minimum(room, np.where(np.isfinite(spare), spare, self.max_units)[base]).clip(0).astype(int)
         units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
         units[sign == 0] = 1
         return base, line, units

@@ -13,8 +13,9 @@ from rose_carla.planning.task import Task
 from rose_carla.planning.walk import Walks, walk
 from rose_carla.policy import ActorCritic
 
-#: Rivals to a plan, and the share of the noisy versions of a check that they are looked at with.
+#: Rivals to a plan, rounds of them, and the share of the noisy versions of a check that they are looked at with.
 _RIVALS = 2
+_CHALLENGES = 3
 _RIVAL_SHARE = 8
 
 
@@ -149,23 +150,28 @@ class Planner:
     def _challenge(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
-        """Let cheaper rivals on other features try: the noise, not the margin, decides."""
+        """Let cheaper rivals on other features try, as long as one wins: the noise, not the margin, decides."""
         rows = np.flatnonzero(found)
-        rivals, owners = self.exchange.rivals(drafts[rows], _RIVALS)
-        if len(owners) == 0:
-            return
-        people = rows[owners]
-        seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people.tolist()], 0.95).rate
-        order = np.lexsort((seen, people))
-        people, first = np.unique(people[order], return_index=True)
-        best = order[first]
-        promising = seen[best] < self.settling.aim
-        people, challengers = people[promising], rivals[best[promising]]
-        if len(people) == 0:
-            return
-        settled, passed, rate = self.settling.settle(challengers, [rngs[row] for row in people.tolist()], faithful=True)
-        won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
-        drafts[people[won]], rates[people[won]] = settled[won], rate[won]
+        for _ in range(_CHALLENGES):
+            rivals, owners = self.exchange.rivals(drafts[rows], _RIVALS)
+            if len(owners) == 0:
+                return
+            people = rows[owners]
+            seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people.tolist()], 0.95).rate
+            order = np.lexsort((seen, people))
+            people, first = np.unique(people[order], return_index=True)
+            best = order[first]
+            promising = seen[best] < self.settling.aim
+            people, challengers = people[promising], rivals[best[promising]]
+            if len(people) == 0:
+                return
+            chosen = [rngs[row] for row in people.tolist()]
+            settled, passed, rate = self.settling.settle(challengers, chosen, faithful=True)
+            won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
+            rows = people[won]
+            drafts[rows], rates[rows] = settled[won], rate[won]
+            if len(rows) == 0:
+                return
 
     def _carefully(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
         """Walk again with four times as much noise to judge by, to where a check should be passed."""
