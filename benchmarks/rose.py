@@ -26,7 +26,7 @@ from rose_carla.rose import Rose
 
 PARTS = ("quality", "tau", "speed")
 #: Plans of one person looked at by the oracle; with accumulated noise each costs a noisy implementation.
-ORACLE_BUDGET = 3000
+ORACLE_BUDGET = 1500
 
 
 def setting(name: str) -> tuple[Any, pd.DataFrame]:

@@ -22,7 +22,7 @@ def test_readme_example_runs_as_printed():
     assert done.returncode == 0, done.stderr
     assert "Plan for person" in done.stdout
     assert done.stdout.count("success") >= 2
-    assert len([line for line in example.splitlines() if line]) <= 6
+    assert len([line for line in example.splitlines() if line]) <= 5
 
 
 @pytest.mark.parametrize("page", ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md"])

@@ -153,7 +153,8 @@ def _seeds(rng: Randomness, n: int) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.integers(2**64, size=n, dtype=np.uint64)
     each = n // len(rng)
-    return np.concatenate([generator.integers(2**64, size=each, dtype=np.uint64) for generator in rng])
+    # raw bits: a tenth of the time that a call of integers() takes
+    return np.concatenate([np.asarray(generator.bit_generator.random_raw(each)) for generator in rng])
 
 
 def _normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:

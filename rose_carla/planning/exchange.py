@@ -6,7 +6,7 @@ which features something is put.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rose_carla.mdp import onto_edge
@@ -22,18 +22,32 @@ _FEATURES = 3
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Neighbours of drafts: whose they are, base and line they were made of (-1: nothing put on), ends and scores.
+    """Neighbours of drafts.
 
-    ``turns`` and whether a feature was taken out are those of the bases.
+    Whose they are, the base and the line they were made of (-1: nothing put on), how many units were put on, where they
+    end and their scores. ``turns`` and whether a feature was taken out are those of the bases.
     """
 
     owners: np.ndarray
     bases: np.ndarray
     lines: np.ndarray
+    units: np.ndarray
     ends: np.ndarray
     scores: np.ndarray
     turns: np.ndarray
     taken_out: np.ndarray
+
+    def some(self, rows: np.ndarray) -> _Neighbours:
+        """Those neighbours."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _OF_NEIGHBOURS})
+
+    def with_others(self, others: _Neighbours) -> _Neighbours:
+        """These and others of the same bases."""
+        joined = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _OF_NEIGHBOURS}
+        return replace(self, **joined)
+
+
+_OF_NEIGHBOURS = ("owners", "bases", "lines", "units", "ends", "scores")
 
 
 class Exchange:
@@ -146,13 +160,32 @@ class Exchange:
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Best neighbour of each draft that is better than it: neighbours, rows that have one, their scores."""
         around = self._around(drafts, scores, faithful)
-        candidates = np.flatnonzero(around.scores < scores[around.owners] - 1e-6)
-        margins = self.task.margins(around.ends[candidates]) if len(candidates) else np.empty(0)
-        candidates = candidates[margins >= needed[around.owners[candidates]]]
-        order = np.lexsort((around.scores[candidates], around.owners[candidates]))
-        found, first = np.unique(around.owners[candidates[order]], return_index=True)
-        chosen = candidates[order[first]]
+        # a line whose far end is not enough needs no closer look
+        enough = self._enough(around, needed)
+        around = self._nearer(around.some(np.flatnonzero(enough)))
+        better = around.scores < scores[around.owners] - 1e-6
+        around = around.some(np.flatnonzero(better))
+        around = around.some(np.flatnonzero(self._enough(around, needed)))
+        order = np.lexsort((around.scores, around.owners))
+        found, first = np.unique(around.owners[order], return_index=True)
+        chosen = order[first]
         return self._chosen(drafts, around, chosen), found, around.scores[chosen]
+
+    def _enough(self, around: _Neighbours, needed: np.ndarray) -> np.ndarray:
+        if len(around.owners) == 0:
+            return np.empty(0, dtype=bool)
+        return self.task.margins(around.ends) >= needed[around.owners]
+
+    def _nearer(self, around: _Neighbours) -> _Neighbours:
+        """Neighbours that put up to ``units`` onto a line, and all that put fewer onto it."""
+        fewer = np.maximum(around.units - 1, 0)
+        place = np.repeat(np.arange(len(fewer)), fewer)
+        less = np.arange(len(place)) - np.repeat(np.cumsum(fewer) - fewer, fewer) + 1
+        nearer = around.some(place)
+        rows, column = np.arange(len(place)), self._column[nearer.lines]
+        nearer.ends[rows, column] -= self._sign[nearer.lines] * less * self.task.space.action_unit
+        nearer = replace(nearer, scores=nearer.scores - less, units=nearer.units - less)
+        return around.with_others(nearer)
 
     def _chosen(self, drafts: Drafts, around: _Neighbours, chosen: np.ndarray) -> Drafts:
         """Some neighbours as drafts: what was put on comes last."""
@@ -164,29 +197,29 @@ class Exchange:
         return Drafts(drafts.space, drafts.factuals[around.owners[chosen]], around.ends[chosen], turns)
 
     def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> _Neighbours:
-        """All neighbours of drafts: something taken off, and that with something put on."""
+        """Neighbours of drafts: something taken off, and that with as much put onto a line as may be worth it."""
         space = self.task.space
         bases, owners, taken_out = self._bases(drafts, np.isfinite(scores))
         sizes = bases.sizes()
         base_scores = sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
         base, line, units = self._lines(drafts, bases, owners, scores[owners] - base_scores, faithful)
-        pair = np.repeat(np.arange(len(base)), units)
-        step = np.arange(len(pair)) - np.repeat(np.cumsum(units) - units, units) + 1
-        place, which = base[pair], line[pair]
-        ends = bases.ends[place]
+        base, line, units = base[units > 0], line[units > 0], units[units > 0]
+        ends = bases.ends[base]
         rows = np.arange(len(ends))
-        moved = ends[rows, self._column[which]] + self._sign[which] * step * space.action_unit
-        ends[rows, self._column[which]] = onto_edge(moved)
-        fresh = self.sparsity_weight * (sizes[place, self._feature[which]] == 0)
-        put_scores = base_scores[place] + step + fresh
-        sets = np.flatnonzero(self._sign[which] == 0)
+        moved = ends[rows, self._column[line]] + self._sign[line] * units * space.action_unit
+        ends[rows, self._column[line]] = onto_edge(moved)
+        fresh = self.sparsity_weight * (sizes[base, self._feature[line]] == 0)
+        put_scores = base_scores[base] + units + fresh
+        sets = np.flatnonzero(self._sign[line] == 0)
         if len(sets):
-            ends[sets] = space.apply(bases.ends[place[sets]], self._action[which[sets]])
-            put_scores[sets] = self.scores(Drafts(space, bases.factuals[place[sets]], ends[sets], ends[sets]))
+            ends[sets] = space.apply(bases.ends[base[sets]], self._action[line[sets]])
+            put_scores[sets] = self.scores(Drafts(space, bases.factuals[base[sets]], ends[sets], ends[sets]))
+        nothing = np.zeros(len(bases), dtype=int)
         return _Neighbours(
-            np.concatenate([owners, owners[place]]),
-            np.concatenate([np.arange(len(bases)), place]),
-            np.concatenate([np.full(len(bases), -1), which]),
+            np.concatenate([owners, owners[base]]),
+            np.concatenate([np.arange(len(bases)), base]),
+            np.concatenate([nothing - 1, line]),
+            np.concatenate([nothing, units]),
             np.concatenate([bases.ends, ends]),
             np.concatenate([base_scores, put_scores]),
             bases.turns,
