@@ -1,8 +1,7 @@
 """The oracle: exhaustive search over every change of one or two features, at the same robustness as ROSE.
 
 Candidates are all points of the lattice of action units that differ from a factual in one or two features, from the
-cheapest on; the first that a check accepts is the cheapest plan there is. With accumulated noise a pair of features is
-tried in both orders.
+cheapest on; the first that a check accepts is the cheapest plan there is.
 """
 
 from __future__ import annotations
@@ -39,32 +38,21 @@ def ladders(space: ActionSpace, factual: np.ndarray) -> list[np.ndarray]:
 
 
 def candidates(
-    space: ActionSpace, factual: np.ndarray, probability: Callable[[np.ndarray], np.ndarray], ordered: bool
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Favourable candidates, cheapest first, in batches: their costs, and the plans."""
+    space: ActionSpace, factual: np.ndarray, probability: Callable[[np.ndarray], np.ndarray], n_features: int
+) -> Iterator[list[np.ndarray]]:
+    """Favourable plans of at most ``n_features`` features, cheapest first, in batches."""
     single = ladders(space, factual)
-    pairs = []
-    for a, b in itertools.combinations(range(len(single)), 2):
-        pairs.append((np.repeat(single[a], len(single[b]), axis=0), np.tile(single[b], (len(single[a]), 1))))
-    one = np.concatenate(single)
-    zeros = np.zeros_like(one)
-    first = np.concatenate([one, *(a for a, _ in pairs)])
-    second = np.concatenate([zeros, *(b for _, b in pairs)])
-    cost = np.abs(first).sum(axis=1) + np.abs(second).sum(axis=1)
-    favourable = probability(factual + first + second) > 0.5
-    chosen = np.flatnonzero(favourable)
-    chosen = chosen[np.argsort(cost[chosen].round(9), kind="stable")]
+    first = [np.concatenate(single)]
+    second = [np.zeros_like(first[0])]
+    for a, b in itertools.combinations(single, 2) if n_features == 2 else ():
+        first.append(np.repeat(a, len(b), axis=0))
+        second.append(np.tile(b, (len(a), 1)))
+    blocks = np.stack([np.concatenate(first), np.concatenate(second)], axis=1)
+    cost = np.abs(blocks).sum(axis=(1, 2)).round(9)
+    chosen = np.flatnonzero(probability(factual + blocks.sum(axis=1)) > 0.5)
+    chosen = chosen[np.argsort(cost[chosen], kind="stable")]
     for start in range(0, len(chosen), BATCH):
-        rows = chosen[start : start + BATCH]
-        plans, costs = [], []
-        for row in rows:
-            blocks = [block for block in (first[row], second[row]) if block.any()]
-            plans.append(np.stack(blocks))
-            costs.append(cost[row])
-            if ordered and len(blocks) == 2:
-                plans.append(np.stack(blocks[::-1]))
-                costs.append(cost[row])
-        yield np.array(costs), plans
+        yield [plan[plan.any(axis=1)] for plan in blocks[chosen[start : start + BATCH]]]
 
 
 def cheapest(
@@ -72,17 +60,11 @@ def cheapest(
     factual: np.ndarray,
     probability: Callable[[np.ndarray], np.ndarray],
     accepts: Accepts,
-    ordered: bool = False,
-    budget: int | None = None,
+    n_features: int = 2,
 ) -> np.ndarray | None:
-    """The cheapest accepted plan of at most two features for a factual, or None, within ``budget`` plans if given."""
-    looked_at = 0
-    for costs, plans in candidates(space, factual, probability, ordered):
-        if budget is not None and looked_at >= budget:
-            break
-        looked_at += len(plans)
+    """The cheapest accepted plan of one feature, or of two, for a factual; None if there is none."""
+    for plans in candidates(space, factual, probability, n_features):
         accepted = accepts(factual, plans)
         if accepted.any():
-            number = int(np.flatnonzero(accepted)[np.argmin(costs[accepted])])
-            return plans[number]
+            return plans[int(accepted.argmax())]
     return None

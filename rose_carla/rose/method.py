@@ -318,7 +318,7 @@ class RoseMul(Rose):
         return Accumulated(accepts, noise, s.unit_variance, s.action_unit, s.n_samples)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
-        """One-off noise first: it costs a tenth and teaches most of what there is to learn."""
+        """One-off noise first: it is several times as quick and teaches most of what there is to learn."""
         s, crowd = self.settings, self.task.robustness
         assert isinstance(crowd, Accumulated)
         one_off = OneOff(crowd.favourable, crowd.noise, s.variance, 4 * s.n_samples)
