@@ -13,6 +13,8 @@ from rose_carla.planning.task import Task
 from rose_carla.planning.walk import Walks, walk
 from rose_carla.policy import ActorCritic
 
+#: Actions to a branch of the search; what takes more is no plan for a person.
+_BEAM_DEPTH = 16
 #: Rivals to a plan, rounds of them, and the share of the noisy versions of a check that they are looked at with.
 _RIVALS = 2
 _CHALLENGES = 3
@@ -116,7 +118,8 @@ class Planner:
         return Planned(plans, ends, found, rates, walked)
 
     def _beam(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
-        return walk(task, self.policy, factuals, self.max_actions, rngs, width=self.beam_width, gamma=self.gamma)
+        depth = min(self.max_actions, _BEAM_DEPTH)
+        return walk(task, self.policy, factuals, depth, rngs, width=self.beam_width, gamma=self.gamma)
 
     def _shortened(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft: of any features first; where that fails, of those that a second, more careful
