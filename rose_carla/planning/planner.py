@@ -15,6 +15,8 @@ from rose_carla.policy import ActorCritic
 
 #: Actions to a branch of the search; what takes more is no plan for a person.
 _BEAM_DEPTH = 16
+#: How many times as long as others the last check of somebody without a plan is.
+_LONGER = 4
 #: Rivals to a plan, rounds of them, and the share of the noisy versions of a check that they are looked at with.
 _RIVALS = 2
 _CHALLENGES = 3
@@ -144,11 +146,26 @@ class Planner:
                 needed = self.settling.next_margins(margins, seen, self.n_walk)
                 start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
             chosen = [rngs[row] for row in rows.tolist()]
-            drafts[rows], found[rows], best = self.settling.settle(start, chosen, faithful)
-            rates[rows] = np.where(found[rows], best, np.minimum(rates[rows], best))
+            settled, passed, rate = self.settling.settle(start, chosen, faithful)
+            better = passed | (rate < rates[rows]) | (not careful)
+            drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
+            found[rows] = passed
             if not careful and self.search:
                 self._challenge(drafts, found, rates, rngs)
+        self._reconsider(drafts, found, rates, rngs)
         return drafts, found, rates
+
+    def _reconsider(
+        self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> None:
+        """A draft that is robust enough, but not by the margin that a check asks for, may pass a longer one."""
+        rows = np.flatnonzero(~found & (rates < self.task.limit))
+        if len(rows) == 0:
+            return
+        part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
+        n_check = _LONGER * self.settling.n_check
+        found[rows], rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, n_check)
+        rates[rows] = rate.rate
 
     def _challenge(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]

@@ -71,18 +71,20 @@ class Settling:
         plans: Sequence[np.ndarray],
         ends: np.ndarray,
         rngs: Sequence[np.random.Generator],
+        n_check: int | None = None,
     ) -> tuple[np.ndarray, InvalidationRate]:
         """Whether each plan is favourable where it ends and, on fresh noise, surely robust enough.
 
         A quarter of the noise comes first: a plan that surely fails by then gets no more.
         """
+        n_check = self.n_check if n_check is None else n_check
         two_sided = 2 * self.confidence - 1
-        first = -(-self.n_check // 4)
+        first = -(-n_check // 4)
         rate = self.task.robustness.judge(factuals, plans, first, rngs, _SURELY)
         failures, n = rate.rate * first, np.full(len(plans), first)
         on = np.flatnonzero(rate.lower < self.task.limit)
-        if len(on) and self.n_check > first:
-            more = self.n_check - first
+        if len(on) and n_check > first:
+            more = n_check - first
             chosen = [rngs[row] for row in on.tolist()]
             rest = self.task.robustness.judge(
                 factuals[on], [plans[row] for row in on.tolist()], more, chosen, two_sided
@@ -91,7 +93,7 @@ class Settling:
             n[on] += more
         lower, upper = wilson_interval(failures, n, two_sided)
         passed = (upper < self.task.limit) & (self.task.margins(ends) > 0)
-        return passed, InvalidationRate(failures / n, lower, upper, self.n_check)
+        return passed, InvalidationRate(failures / n, lower, upper, n_check)
 
     def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:
         """Margins to aim at after having seen ``rates`` at ``margins``, by the usual slope."""
@@ -100,7 +102,7 @@ class Settling:
     def settle(
         self, drafts: Drafts, rngs: Sequence[np.random.Generator], faithful: bool
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """The cheapest draft of each person that passed a check, whether there is one, and the lowest rate seen."""
+        """The cheapest draft of each person that passed a check, else the most robust; whether it passed; its rate."""
         n = len(drafts)
         best, passed, best_rates = drafts[np.arange(n)], np.zeros(n, dtype=bool), np.ones(n)
         slopes = np.full(n, self.slope)
@@ -110,9 +112,8 @@ class Settling:
         for _ in range(self.max_checks):
             margins = self.task.margins(current.ends)
             ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows.tolist()])
-            best[rows[ok]] = current[ok]
-            seen = np.where(passed[rows], best_rates[rows], np.minimum(best_rates[rows], rate.rate))
-            best_rates[rows] = np.where(ok, rate.rate, seen)
+            keep = ok | (~passed[rows] & (rate.rate < best_rates[rows]))
+            best[rows[keep]], best_rates[rows[keep]] = current[keep], rate.rate[keep]
             tried_in_vain = passed[rows] & ~ok
             passed[rows[ok]] = True
             probits = probit(rate.rate, self.n_check)

@@ -50,6 +50,9 @@ def learning_curve(log: Sequence[Update], ax: Any = None) -> Any:
     costs.set_ylabel("cost (units of action)", color=_COST)
     finite = [each.greedy_cost for each in log if np.isfinite(each.greedy_cost)]
     costs.set_ylim(0, 3 * np.median(finite) if finite else None)
+    ax.plot([], [], "-", color="0.4", label="without exploration")
+    ax.plot([], [], ".", color="0.4", markersize=3, alpha=0.5, label="in training")
+    ax.legend(frameon=False, fontsize="small", loc="lower right")
     for side in (ax, costs):
         side.spines["top"].set_visible(False)
     return ax

@@ -1,0 +1,66 @@
+"""Policies on disk: what was saved plans the same, what does not fit is refused, nothing is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla import RoseMul, RoseOne, datasets, models
+from rose_carla.errors import PlanError
+
+
+@pytest.fixture(scope="module")
+def people(compas_ann):
+    return models.negative_instances(compas_ann).head(30)
+
+
+@pytest.fixture(scope="module")
+def rose_one(compas_ann):
+    return RoseOne(compas_ann, {"ppo": {"n_updates": 3, "n_environments": 64, "n_steps": 16}, "multiples": [1, 2, 4]})
+
+
+@pytest.fixture(scope="module")
+def german_typed():
+    return models.train(datasets.load("german", form="typed"), "linear")
+
+
+def test_saved_policies_plan_the_same(tmp_path, rose_one, compas_ann, people):
+    path = tmp_path / "policy.npz"
+    rose_one.save(path)
+    loaded = RoseOne.load(path, compas_ann)
+    assert loaded.settings == rose_one.settings
+    assert len(loaded.log_) == len(rose_one.log_)
+    expected = rose_one.get_counterfactuals(people)
+    pd.testing.assert_frame_equal(loaded.get_counterfactuals(people), expected, check_exact=True)
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compas_linear, german_typed):
+    path = tmp_path / "policy.npz"
+    rose_one.save(path)
+    with pytest.raises(PlanError, match="another model"):
+        RoseOne.load(path, compas_linear)
+    with pytest.raises(PlanError, match="other features"):
+        RoseOne.load(path, german_typed)
+    with pytest.raises(PlanError, match="ROSE-one, not of ROSE-mul"):
+        RoseMul.load(path, compas_ann)
+    with pytest.raises(PlanError, match="no file"):
+        RoseOne.load(tmp_path / "missing.npz", compas_ann)
+    data = path.read_bytes()
+    for broken in (data[: len(data) // 2], b"", b"not a policy", data[:200] + b"x" + data[201:]):
+        path.write_bytes(broken)
+        with pytest.raises(PlanError, match="no policy that can be used"):
+            RoseOne.load(path, compas_ann)
+
+
+def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
+    class Payload:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    path = tmp_path / "policy.npz"
+    np.savez(path, about=np.array([Payload()], dtype=object), header=np.array("{}"))
+    with pytest.raises(PlanError):
+        RoseOne.load(path, compas_ann)
+    assert not (tmp_path / "ran").exists()
