@@ -171,6 +171,7 @@ class Density:
         numbers = self._pick(own, variance, n_samples, seeds)
         back = np.sqrt(self._kernel_variance)[:, None] * self._rotation.T
         samples = np.empty((*numbers.shape, self.width))
+        around = seeds ^ _OTHER_STREAM
 
         def part(first: int, last: int) -> None:
             kernels.blend(
@@ -181,7 +182,7 @@ class Density:
                 self._kernel_variance,
                 self._points,
                 numbers,
-                seeds ^ _OTHER_STREAM,
+                around,
                 self._centre,
                 back,
                 samples,

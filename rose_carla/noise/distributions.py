@@ -153,7 +153,7 @@ def _seeds(rng: Randomness, n: int) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.integers(2**64, size=n, dtype=np.uint64)
     each = n // len(rng)
-    # raw bits: a tenth of the time that a call of integers() takes
+    # raw bits: a call of integers() for a few numbers takes longer than drawing them
     return np.concatenate([np.asarray(generator.bit_generator.random_raw(each)) for generator in rng])
 
 

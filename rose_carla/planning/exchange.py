@@ -97,7 +97,9 @@ class Exchange:
 
     def scores(self, drafts: Drafts) -> np.ndarray:
         """(b,) what is made small: units of action, and so many for every feature."""
-        sizes = drafts.sizes()
+        return self._score(drafts.sizes())
+
+    def _score(self, sizes: np.ndarray) -> np.ndarray:
         return sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
 
     def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, faithful: bool) -> Drafts:
@@ -201,7 +203,7 @@ class Exchange:
         space = self.task.space
         bases, owners, taken_out = self._bases(drafts, np.isfinite(scores))
         sizes = bases.sizes()
-        base_scores = sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
+        base_scores = self._score(sizes)
         base, line, units = self._lines(drafts, bases, owners, scores[owners] - base_scores, faithful)
         base, line, units = base[units > 0], line[units > 0], units[units > 0]
         ends = bases.ends[base]

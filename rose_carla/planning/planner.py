@@ -37,15 +37,12 @@ class Planned:
         (b,) whether a plan passed the check.
     rates
         (b,) invalidation rate in the check, or the lowest seen.
-    walked
-        (b,) whether the policy alone reached the goal.
     """
 
     plans: list[np.ndarray]
     ends: np.ndarray
     found: np.ndarray
     rates: np.ndarray
-    walked: np.ndarray
 
 
 class Planner:
@@ -104,11 +101,7 @@ class Planner:
 
     def plan(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Planned:
         """A plan for each of (b, d) factuals, all of them unfavourable; ``rngs`` has a generator for each."""
-        walks = walk(self.task, self.policy, factuals, self.max_actions, rngs)
-        walked = walks.reached.copy()
-        missed = np.flatnonzero(~walked)
-        if self.search and len(missed):
-            walks[missed] = self._beam(self.task, factuals[missed], [rngs[row] for row in missed.tolist()])
+        walks = self._walk(self.task, factuals, rngs)
         if self.shorten:
             drafts, found, rates = self._shortened(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
@@ -117,11 +110,19 @@ class Planner:
             found, rates = self._checked(factuals, plans, ends, walks, rngs)
         empty = np.empty((0, factuals.shape[1]))
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
-        return Planned(plans, ends, found, rates, walked)
+        return Planned(plans, ends, found, rates)
 
-    def _beam(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
-        depth = min(self.max_actions, _BEAM_DEPTH)
-        return walk(task, self.policy, factuals, depth, rngs, width=self.beam_width, gamma=self.gamma)
+    def _walk(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
+        """Follow the policy; search with a beam for those whom that does not get there."""
+        walks = walk(task, self.policy, factuals, self.max_actions, rngs)
+        missed = np.flatnonzero(~walks.reached)
+        if self.search and len(missed):
+            chosen = [rngs[row] for row in missed.tolist()]
+            depth = min(self.max_actions, _BEAM_DEPTH)
+            walks[missed] = walk(
+                task, self.policy, factuals[missed], depth, chosen, width=self.beam_width, gamma=self.gamma
+            )
+        return walks
 
     def _shortened(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft: of any features first; where that fails, of those that a second, more careful
@@ -196,11 +197,7 @@ class Planner:
     def _carefully(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
         """Walk again with four times as much noise to judge by, to where a check should be passed."""
         task = replace(self.task, robustness=self.task.robustness.sized(4 * self.n_walk), tau=1 - self.settling.aim)
-        walks = walk(task, self.policy, factuals, self.max_actions, rngs)
-        missed = np.flatnonzero(~walks.reached)
-        if self.search and len(missed):
-            walks[missed] = self._beam(task, factuals[missed], [rngs[row] for row in missed.tolist()])
-        return walks
+        return self._walk(task, factuals, rngs)
 
     def _checked(
         self,

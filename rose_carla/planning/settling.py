@@ -61,8 +61,7 @@ class Settling:
         self.max_checks = max_checks
         # about the largest rate that passes
         error = np.sqrt(task.limit * (1 - task.limit) / n_check)
-        passing = max(task.limit - ndtri(confidence) * error, task.limit / 4)
-        self.aim = max(passing, task.limit / 8)
+        self.aim = max(task.limit - ndtri(confidence) * error, task.limit / 4)
         self.goal = float(-ndtri(self.aim))
 
     def check(

@@ -204,14 +204,13 @@ class Rose(RecourseMethod):
         plans, ends = [np.empty((0, width))] * n, rows.copy()
         found, rates = np.ones(n, dtype=bool), np.zeros(n)
         turned_down = np.flatnonzero(self.task.probability(rows) <= self.task.border)
-        walked = found.copy()
         for start in range(0, len(turned_down), _TOGETHER):
             part = turned_down[start : start + _TOGETHER]
             some = self.planner.plan(rows[part], _generators(rows[part], self.settings.seed, _PLANNING))
-            ends[part], found[part], rates[part], walked[part] = some.ends, some.found, some.rates, some.walked
+            ends[part], found[part], rates[part] = some.ends, some.found, some.rates
             for row, plan in zip(part, some.plans, strict=True):
                 plans[row] = plan
-        return Planned(plans, ends, found, rates, walked)
+        return Planned(plans, ends, found, rates)
 
     def _told(self, rows: np.ndarray, labels: list[Hashable], planned: Planned) -> list[Plan]:
         s = self.settings
