@@ -224,8 +224,8 @@ def test_the_best_policy_seen_is_returned_and_training_ends_when_it_gets_no_bett
         ("learning_rate", 0.0, "above 0"),
         ("clip", float("nan"), "above 0"),
         ("reward_scale", float("inf"), "above 0"),
-        ("entropy", -0.1, "must not be negative"),
-        ("gae_lambda", 1.5, r"in \[0, 1\]"),
+        ("entropy", -0.1, "at least 0"),
+        ("gae_lambda", 1.5, "at most 1"),
     ],
 )
 def test_settings_out_of_range_are_named(name, value, message):

@@ -2,7 +2,7 @@
 
 from rose_carla.mdp.actions import ActionSpace, Feature, onto_edge
 from rose_carla.mdp.checker import check_mdp
-from rose_carla.mdp.environment import RecourseMDP, Step, VectorMDP
+from rose_carla.mdp.environment import RecourseMDP, StateCost, Step, VectorMDP
 from rose_carla.mdp.gymnasium import gymnasium_env
 from rose_carla.mdp.robustness import Accumulated, OneOff, Precise, Robustness
 
@@ -14,6 +14,7 @@ __all__ = [
     "Precise",
     "RecourseMDP",
     "Robustness",
+    "StateCost",
     "Step",
     "VectorMDP",
     "check_mdp",

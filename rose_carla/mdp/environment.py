@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,9 @@ from rose_carla.errors import PlanError
 from rose_carla.mdp.actions import ActionSpace
 from rose_carla.mdp.robustness import Robustness
 from rose_carla.noise.invalidation import Favourable as Classifier
+
+#: From states (b, d) to what being in each of them costs.
+StateCost = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class RecourseMDP:
         Actions to an episode.
     border
         Probability above which a state counts as favourable.
+    cost
+        What being in a state costs: it is taken off the reward.
     """
 
     def __init__(
@@ -104,6 +110,7 @@ class RecourseMDP:
         reward: float = 100.0,
         max_actions: int = 50,
         border: float = 0.5,
+        cost: StateCost | None = None,
     ) -> None:
         starts = np.asarray(starts, dtype=float)
         if starts.ndim != 2 or starts.shape[1] != actions.width or len(starts) == 0:
@@ -124,6 +131,7 @@ class RecourseMDP:
         self.reward = reward
         self.max_actions = max_actions
         self.border = border
+        self.cost = cost
         self.width = actions.width
         self.n_actions = actions.n
 
@@ -161,13 +169,16 @@ class RecourseMDP:
         reached = accepted & (rates < 1 - self.tau)
         stuck = ~reached & ~self.mask().any(axis=1)
         truncated = ~reached & ~stuck & (self._taken >= self.max_actions)
+        rewards = np.where(reached, (1 - rates) * self.reward, chance)
+        if self.cost is not None:
+            rewards = rewards - self.cost(self._states)
         finals = self._observations()
         ended = reached | stuck | truncated
         if ended.any():
             self._restart(ended)
         return Step(
             observations=self._observations(),
-            rewards=np.where(reached, (1 - rates) * self.reward, chance),
+            rewards=rewards,
             sizes=sizes,
             discounts=self.gamma**sizes,
             terminated=reached | stuck,

@@ -40,9 +40,18 @@ class Robustness(Protocol):
 
 
 class Precise:
-    """No noise: every plan that ends favourably is as good as any (FastAR)."""
+    """No noise: every plan that ends favourably is as good as any (FastAR).
+
+    Parameters
+    ----------
+    favourable
+        The classifier, to tell whole plans that do not end favourably; without one all are taken to.
+    """
 
     crowd_size = 0
+
+    def __init__(self, favourable: Favourable | None = None) -> None:
+        self.favourable = favourable
 
     def sized(self, n: int) -> Robustness:
         """Itself: there is no noise."""
@@ -63,9 +72,11 @@ class Precise:
     def judge(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """0 for every plan, and sure of it."""
-        zero = np.zeros(len(plans))
-        return InvalidationRate(zero, zero, zero, n_samples)
+        """0 for every plan that ends favourably, 1 for others, and sure of it."""
+        rates = np.zeros(len(plans))
+        if self.favourable is not None:
+            rates = 1.0 - np.asarray(self.favourable(ends_of(factuals, plans)), dtype=float)
+        return InvalidationRate(rates, rates, rates, n_samples)
 
 
 class OneOff(Precise):
@@ -81,8 +92,10 @@ class OneOff(Precise):
         Noisy versions of an end point.
     """
 
+    favourable: Favourable
+
     def __init__(self, favourable: Favourable, noise: Noise, variance: float, n_samples: int) -> None:
-        self.favourable = favourable
+        super().__init__(favourable)
         self.noise = noise
         self.variance = variance
         self.n_samples = n_samples
@@ -99,7 +112,7 @@ class OneOff(Precise):
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
         """Plausible AIR of where each plan leads."""
-        ends = np.stack([factual + plan.sum(axis=0) for factual, plan in zip(factuals, plans, strict=True)])
+        ends = ends_of(factuals, plans)
         return invalidation_rate(self.favourable, ends, self.noise, self.variance, n_samples, rng, confidence)
 
 
@@ -182,3 +195,8 @@ class Accumulated:
             rng,
             confidence,
         )
+
+
+def ends_of(factuals: np.ndarray, plans: Sequence[np.ndarray]) -> np.ndarray:
+    """(b, d) where plans lead if they are implemented precisely."""
+    return np.stack([factual + plan.sum(axis=0) for factual, plan in zip(factuals, plans, strict=True)])

@@ -1,5 +1,6 @@
 """Classifiers: the paper's two in torch, and any fitted one as a CARLA ``MLModel``."""
 
+from rose_carla.models.gradient import Logit, logit
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.negatives import negative_instances
 from rose_carla.models.network import Network
@@ -10,6 +11,7 @@ from rose_carla.models.wrap import to_tensorflow, wrap
 
 __all__ = [
     "EncodedModel",
+    "Logit",
     "Network",
     "SklearnModel",
     "TensorFlowModel",
@@ -18,6 +20,7 @@ __all__ = [
     "accuracy",
     "encoded_rows",
     "favourable",
+    "logit",
     "negative_instances",
     "paper_settings",
     "probability",

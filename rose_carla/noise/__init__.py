@@ -4,6 +4,7 @@ from rose_carla.noise.accumulated import execute, noisy_step, one_shot_plan, uni
 from rose_carla.noise.density import Density, density_of
 from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise
 from rose_carla.noise.invalidation import (
+    Claim,
     InvalidationRate,
     accumulated_invalidation_rate,
     common_noise,
@@ -13,6 +14,7 @@ from rose_carla.noise.invalidation import (
 )
 
 __all__ = [
+    "Claim",
     "Density",
     "GaussianNoise",
     "InvalidationRate",

@@ -39,6 +39,26 @@ class InvalidationRate:
     n_samples: int
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a method promises about its counterfactuals, so that anybody can check it.
+
+    Parameters
+    ----------
+    words
+        The promise in words.
+    limit
+        Invalidation rate that each counterfactual stays at or below.
+    judge
+        From factuals (b, d), plans (b of (k, d)), a number of noisy versions, randomness and a confidence to the
+        invalidation rates under noise that was not seen before.
+    """
+
+    words: str
+    limit: float
+    judge: Callable[[np.ndarray, Sequence[np.ndarray], int, Randomness, float], InvalidationRate]
+
+
 def wilson_interval(
     failures: np.ndarray, n_samples: int | np.ndarray, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:

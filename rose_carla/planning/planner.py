@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from rose_carla.deadline import Deadline
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.exchange import Exchange
 from rose_carla.planning.settling import Settling, usual_slope
@@ -99,9 +100,14 @@ class Planner:
         self.exchange = Exchange(task, policy, sparsity_weight)
         self.settling = Settling(task, self.exchange, slope, n_check, confidence)
 
-    def plan(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Planned:
-        """A plan for each of (b, d) factuals, all of them unfavourable; ``rngs`` has a generator for each."""
-        walks = self._walk(self.task, factuals, rngs)
+    def plan(
+        self, factuals: np.ndarray, rngs: Sequence[np.random.Generator], deadline: Deadline | None = None
+    ) -> Planned:
+        """A plan for each of (b, d) factuals, all of them unfavourable; ``rngs`` has a generator for each.
+
+        Walks end at the ``deadline``; who is not there by then has no plan.
+        """
+        walks = self._walk(self.task, factuals, rngs, deadline)
         if self.shorten:
             drafts, found, rates = self._shortened(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
@@ -112,9 +118,15 @@ class Planner:
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
         return Planned(plans, ends, found, rates)
 
-    def _walk(self, task: Task, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
+    def _walk(
+        self,
+        task: Task,
+        factuals: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+        deadline: Deadline | None = None,
+    ) -> Walks:
         """Follow the policy; search with a beam for those whom that does not get there."""
-        walks = walk(task, self.policy, factuals, self.max_actions, rngs)
+        walks = walk(task, self.policy, factuals, self.max_actions, rngs, deadline=deadline)
         missed = np.flatnonzero(~walks.reached)
         if self.search and len(missed):
             chosen = [rngs[row] for row in missed.tolist()]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from rose_carla.deadline import Deadline
 from rose_carla.planning.drafts import Drafts
 from rose_carla.planning.task import Task
 from rose_carla.policy import ActorCritic
@@ -74,6 +75,7 @@ def walk(
     *,
     width: int = 1,
     gamma: float = 0.99,
+    deadline: Deadline | None = None,
 ) -> Walks:
     """Advance all factuals together until each is robustly favourable.
 
@@ -87,6 +89,8 @@ def walk(
         1 follows the most probable possible action. More is a beam search: the most probable actions of every node are
         tried, and of a person's nodes the ``width`` are kept that promise the largest discounted return,
         gamma^(size so far) times the critic's value.
+    deadline
+        When to stop, wherever people are.
     """
     n, m = len(factuals), task.robustness.crowd_size
     found = Walks(Drafts.empty(task.space, factuals), np.zeros(n, dtype=bool), np.ones(n), [np.empty(0, dtype=int)] * n)
@@ -100,7 +104,7 @@ def walk(
         mask = task.space.mask(nodes.drafts.ends)
         possible = mask.any(axis=1) & ~found.reached[nodes.owners]
         nodes, mask = nodes[np.flatnonzero(possible)], mask[possible]
-        if len(nodes.owners) == 0:
+        if len(nodes.owners) == 0 or (deadline is not None and deadline.passed):
             break
         observations = task.robustness.observe(nodes.drafts.ends, nodes.crowds)
         preferences = policy.preferences(observations, mask)

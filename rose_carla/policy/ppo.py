@@ -135,7 +135,7 @@ def train(
                 best.look(policy, validity, cost)
             log.append(update)
             bar.set_postfix_str(f"validity {update.validity:.2f}, cost {update.cost:.1f} units")
-            if best.converged:
+            if best.converged or now - start > settings.max_seconds:
                 break
     best.restore(policy)
     return policy.requires_grad_(False), log

@@ -4,70 +4,49 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from rose_carla.errors import PlanError
+from rose_carla.hyperparameters import Hyperparameters, number, whole
 
 
 @dataclass(frozen=True)
-class PPOSettings:
+class PPOSettings(Hyperparameters):
     """Hyper-parameters of the learner."""
 
     #: Environments that advance together.
-    n_environments: int = 128
+    n_environments: int = whole(128)
     #: Actions in each environment between two updates.
-    n_steps: int = 32
+    n_steps: int = whole(32)
     #: Most updates; training ends earlier when it has converged.
-    n_updates: int = 60
+    n_updates: int = whole(60)
+    #: Most seconds; training ends earlier when it has converged.
+    max_seconds: float = number(1e6, above=0)
     #: Passes over the collected steps in an update.
-    n_epochs: int = 4
+    n_epochs: int = whole(4)
     #: Steps to a gradient.
-    batch_size: int = 1024
+    batch_size: int = whole(1024)
     #: Step size of Adam at the start; falls linearly.
-    learning_rate: float = 2e-3
+    learning_rate: float = number(2e-3, above=0)
     #: Width of the two hidden layers of actor and critic.
-    hidden: int = 64
+    hidden: int = whole(64)
     #: Weight of far rewards in the advantage: 0 trusts the critic, 1 the returns.
-    gae_lambda: float = 0.95
+    gae_lambda: float = number(0.95, least=0, most=1)
     #: How far the probability of an action may move in an update.
-    clip: float = 0.2
+    clip: float = number(0.2, above=0)
     #: Weight of the entropy bonus at the start; falls linearly.
-    entropy: float = 0.005
+    entropy: float = number(0.005, least=0)
     #: Weight of the critic's loss.
-    value_weight: float = 0.5
+    value_weight: float = number(0.5, least=0)
     #: Longest gradient.
-    max_gradient: float = 0.5
+    max_gradient: float = number(0.5, above=0)
     #: Epochs of an update end when the policy has moved by so much.
-    max_kl: float = 0.05
+    max_kl: float = number(0.05, above=0)
     #: Rewards are multiplied by that, so that values are about 1.
-    reward_scale: float = 0.01
+    reward_scale: float = number(0.01, above=0)
     #: Updates between two looks at the policy without exploration.
-    evaluate_every: int = 1
+    evaluate_every: int = whole(1)
     #: Looks without improvement after which training ends.
-    patience: int = 8
+    patience: int = whole(8)
     #: Improvement below that share of the cost does not count.
-    tolerance: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name in (
-            "n_environments",
-            "n_steps",
-            "n_updates",
-            "n_epochs",
-            "batch_size",
-            "hidden",
-            "patience",
-            "evaluate_every",
-        ):
-            if not isinstance(getattr(self, name), (int, np.integer)) or getattr(self, name) < 1:
-                raise PlanError(f"{name} has to be a whole number of at least 1, got {getattr(self, name)!r}.")
-        for name in ("learning_rate", "clip", "max_gradient", "max_kl", "reward_scale"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise PlanError(f"{name} has to be above 0, got {getattr(self, name)!r}.")
-        for name in ("entropy", "value_weight", "tolerance"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise PlanError(f"{name} must not be negative, got {getattr(self, name)!r}.")
-        if not 0 <= self.gae_lambda <= 1:
-            raise PlanError(f"gae_lambda has to be in [0, 1], got {self.gae_lambda!r}.")
+    tolerance: float = number(0.01, least=0)
 
 
 @dataclass(frozen=True)

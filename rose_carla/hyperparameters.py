@@ -1,0 +1,161 @@
+"""Hyper-parameters as frozen dataclasses: what a value may be stands beside its default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from rose_carla.errors import PlanError, RoseCarlaError, unknown_name
+
+Self = TypeVar("Self", bound="Hyperparameters")
+
+#: Key under which a field keeps what its value may be.
+_RULE = "rule"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rule:
+    """What a value may be: a test, and the words for it."""
+
+    allows: Callable[[Any], object]
+    words: str
+
+
+def number(
+    default: float,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> Any:
+    """A field for a finite number."""
+    bounds = {"above": above, "at least": least, "below": below, "at most": most}
+    words = [f"{name} {bound:g}" for name, bound in bounds.items() if math.isfinite(bound)]
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (int, float, np.number))
+            and not isinstance(value, bool)
+            and above < value < below
+            and least <= value <= most
+        ),
+        " and ".join([*words, "finite"] if min(below, most) == math.inf else words),
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def whole(default: int, *, least: int = 1) -> Any:
+    """A field for a whole number."""
+    rule = _Rule(
+        lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least,
+        f"a whole number of at least {least}",
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def flag(default: bool) -> Any:
+    """A field for True or False."""
+    rule = _Rule(lambda value: isinstance(value, (bool, np.bool_)), "True or False")
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def mapping() -> Any:
+    """A field for a mapping, empty by default."""
+    rule = _Rule(lambda value: isinstance(value, Mapping), "a mapping")
+    return dataclasses.field(default_factory=dict, metadata={_RULE: rule})
+
+
+def numbers(default: tuple[float, ...], *, least: float, words: str) -> Any:
+    """A field for a tuple of finite numbers of at least ``least``; ``words`` say what it is."""
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and len(value) > 0
+            and all(isinstance(each, (int, float)) and least <= each < math.inf for each in value)
+        ),
+        words,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+class Hyperparameters:
+    """Base of frozen dataclasses that hold the options of something.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class WalkSettings(Hyperparameters):
+    ...     length: float = number(1.0, above=0)
+    ...     presets = {"paper": {"length": 0.5}}
+    >>> WalkSettings.of({"preset": "paper"})
+    WalkSettings(length=0.5)
+    >>> WalkSettings.of({"lenght": 2.0})
+    Traceback (most recent call last):
+        ...
+    rose_carla.errors.PlanError: Unknown hyper-parameter 'lenght': did you mean 'length'? Known: 'length', 'preset'.
+    """
+
+    #: What is raised for a value that cannot be.
+    error: ClassVar[type[RoseCarlaError]] = PlanError
+    #: From a name to values that belong together, such as a paper's; chosen by ``{"preset": name}``.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __post_init__(self) -> None:
+        for each in self._fields():
+            rule, value = each.metadata.get(_RULE), getattr(self, each.name)
+            if rule is not None and not rule.allows(value):
+                raise self.error(f"{each.name} has to be {rule.words}, got {value!r}.")
+
+    @classmethod
+    def _fields(cls) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def of(
+        cls: type[Self],
+        hyperparams: Mapping[str, Any] | None,
+        defaults: Mapping[str, Any] | None = None,
+        kind: str = "hyper-parameter",
+    ) -> Self:
+        """Settings from a mapping such as CARLA's ``hyperparams``.
+
+        Parameters
+        ----------
+        hyperparams
+            Values by name. ``preset`` names values of :attr:`presets`, over which the others go.
+        defaults
+            Instead of the class's own.
+        kind
+            What a name stands for, in messages.
+
+        Raises
+        ------
+        RoseCarlaError
+            For an unknown name, with the close match, or a value that cannot be.
+        """
+        if hyperparams is not None and not isinstance(hyperparams, Mapping):
+            raise cls.error(f"Expected a dictionary from each {kind} to its value, got {type(hyperparams).__name__}.")
+        chosen = dict(hyperparams or {})
+        known = {each.name for each in cls._fields()} | ({"preset"} if cls.presets else set())
+        for key in chosen:
+            if key not in known:
+                raise cls.error(unknown_name(kind, key, known))
+        preset: Mapping[str, Any] = {}
+        if "preset" in chosen:
+            name = chosen.pop("preset")
+            if name not in cls.presets:
+                raise cls.error(unknown_name("preset", name, cls.presets))
+            preset = cls.presets[name]
+        return cls(**{**(defaults or {}), **preset, **chosen})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as for JSON."""
+        values = {each.name: getattr(self, each.name) for each in self._fields()}
+        return {
+            name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+            for name, value in values.items()
+        }

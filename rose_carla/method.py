@@ -1,0 +1,74 @@
+"""What all recourse methods of this package have in common: settings, factuals in, counterfactuals out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from carla.models.api import MLModel
+from carla.recourse_methods.api import RecourseMethod
+from rose_carla.errors import ModelError
+from rose_carla.hyperparameters import Hyperparameters
+from rose_carla.models import encoded_rows
+from rose_carla.noise import Claim
+
+
+class Method(RecourseMethod):
+    """A CARLA recourse method that keeps CARLA's contract.
+
+    A subclass names its settings in :attr:`settings_class` and finds counterfactuals in :meth:`_find`.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model.
+    hyperparams
+        Options by name, as in the settings class; an unknown one is an error.
+    """
+
+    #: Name in tables, files and messages.
+    name: ClassVar[str]
+    #: The dataclass of its options.
+    settings_class: ClassVar[type[Hyperparameters]]
+    _own_defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "settings_class" in vars(cls) or "_own_defaults" in vars(cls):
+            cls._DEFAULT_HYPERPARAMS = cls.settings_class(**cls._own_defaults).as_dict()
+
+    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(mlmodel, MLModel):
+            raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
+        super().__init__(mlmodel)
+        self.settings = self.settings_class.of(hyperparams, self._own_defaults)
+
+    def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
+        """A counterfactual for each factual, under its label; NaN where none was found.
+
+        Rows that are accepted already come back as they are.
+
+        Parameters
+        ----------
+        factuals
+            Encoded, normalised rows; further columns are ignored.
+
+        Raises
+        ------
+        DataError
+            If the factuals cannot be used; the message says why.
+        """
+        rows = encoded_rows(self._mlmodel, factuals)
+        ends = self._find(rows, list(factuals.index))
+        return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
+
+    @abstractmethod
+    def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
+        """Counterfactuals (n, d) of rows (n, d); NaN rows where there is none."""
+
+    def claim(self) -> Claim | None:
+        """What the method promises about the robustness of its counterfactuals, to be checked; None: nothing."""
+        return None

@@ -1,0 +1,74 @@
+"""The classifier as gradient methods see it: a differentiable logit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from carla.models.api import MLModel
+from rose_carla.errors import ModelError
+from rose_carla.models.network import Network
+
+#: From encoded rows (n, d) as a tensor to logits (n,).
+Logit = Callable[[torch.Tensor], torch.Tensor]
+
+
+def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
+    """Function from encoded rows (n, d), a tensor, to g = log p1 - log p0, differentiable; above 0 is favourable.
+
+    Of our own networks it is the difference of the values before the softmax, exact however sure the network is; of
+    others the logarithms of their probabilities, which is exact until these are rounded to 0.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    method
+        Who asks, for the message.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be differentiated.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rose_carla import datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> rows = torch.zeros(1, 7, requires_grad=True)
+    >>> torch.autograd.grad(models.logit(model)(rows).sum(), rows)[0].shape
+    torch.Size([1, 7])
+    """
+    module = mlmodel.raw_model
+    if mlmodel.backend != "pytorch" or not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"{method} follows gradients and needs a torch model, this one is {mlmodel.backend or 'of no known kind'}: "
+            "wrap a torch module with models.wrap, or use a method that asks for predictions only, such as Cogs, "
+            "FastAR, RoseOne or RoseMul."
+        )
+    parameter = next(module.parameters())
+
+    def of_network(rows: torch.Tensor) -> torch.Tensor:
+        values = module.logits(rows)
+        return values[:, 1] - values[:, 0]
+
+    def of_probabilities(rows: torch.Tensor) -> torch.Tensor:
+        probabilities = module(rows.to(parameter.dtype))
+        least = torch.finfo(probabilities.dtype).tiny
+        logarithms = probabilities.clamp_min(least).log()
+        return logarithms[:, 1] - logarithms[:, 0]
+
+    g = of_network if isinstance(module, Network) else of_probabilities
+    width = len(mlmodel.feature_input_order)
+    with torch.enable_grad():
+        some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+        values = g(some)
+    if values.shape != (2,):
+        raise ModelError(f"{method}: the torch model returns shape {tuple(module(some).shape)} for 2 rows, not (2, 2).")
+    if not values.requires_grad:
+        raise ModelError(
+            f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
+            "detaches, or computes outside torch."
+        )
+    return g
