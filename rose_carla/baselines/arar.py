@@ -1,0 +1,166 @@
+"""ARAR: recourse that is robust to uncertainty about the person (Dominguez-Olmedo et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from carla.models.api import MLModel
+from rose_carla.baselines.box import Box
+from rose_carla.baselines.descent import Look, Schedule, descend
+from rose_carla.baselines.linear import cheapest_change, linear_weights, probability_surrogate
+from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.deadline import Deadline
+from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.mdp.robustness import ends_of
+from rose_carla.models import Logit, favourable, logit
+from rose_carla.noise import Claim, InvalidationRate, wilson_interval
+from rose_carla.noise.distributions import Randomness
+from tqdm.auto import tqdm
+
+#: By how much, relative to the score that is needed, the exact solution overshoots: classifiers compute in single
+#: precision.
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class ArarSettings(OneShotSettings):
+    """Options of ARAR."""
+
+    #: Radius of the ball of people around the factual who have to be helped by the same change.
+    epsilon: float = number(0.01, least=0)
+    #: Weight lambda of the distance in the first round, and the factor by which it falls from round to round.
+    distance_weight: float = number(1.0, least=0)
+    decay: float = number(0.9, above=0, below=1)
+    #: Step size of Adam.
+    learning_rate: float = number(0.1, above=0)
+    #: Steps to a round, and rounds.
+    n_steps: int = whole(10)
+    n_rounds: int = whole(60)
+    #: Steps by which the worst person in the ball is looked for.
+    n_adversary: int = whole(1)
+    #: Steps for which a cheaper point is looked for after the first one that is accepted.
+    patience: int = whole(10, least=0)
+    #: The published ports' behaviour; see docs/baselines.md.
+    reference_quirks: bool = flag(False)
+
+    presets = {"paper": {"epsilon": 0.01}}
+
+
+def adversary(g: Logit, points: torch.Tensor, epsilon: float, n_steps: int = 1) -> torch.Tensor:
+    r"""The worst points (b, d) in balls of radius epsilon around ``points``, to first order.
+
+    .. math:: x' - \epsilon \frac{\nabla g(x')}{\lVert \nabla g(x') \rVert_2}
+
+    is exact for a linear g. More steps of projected gradient descent look further into the ball.
+    """
+    worst = points.detach()
+    for step in range(n_steps):
+        with torch.enable_grad():
+            at = worst.requires_grad_()
+            (gradient,) = torch.autograd.grad(g(at).sum(), at)
+        length = epsilon if n_steps == 1 else 2.5 * epsilon / n_steps
+        moved = at.detach() - length * gradient / gradient.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        away = moved - points.detach()
+        worst = points.detach() + away * (epsilon / away.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1.0)
+    return worst
+
+
+class Arar(OneShot):
+    r"""ARAR: a change that helps everybody in a ball around the person.
+
+    For a linear classifier the exact solution of
+
+    .. math:: \min \lVert a \rVert_1 \quad \text{s.t.} \quad w \cdot (x + a) + b \ge \epsilon \lVert w \rVert_2
+
+    with bounds, immutable features and categories. For others
+
+    .. math:: \max_{\lVert u \rVert_2 \le \epsilon} \ell(h(x + a + u), 1) + \lambda \lVert a \rVert_1
+
+    is minimised by Adam, with the inner maximum by :func:`adversary`, for falling lambda, until the point and the worst
+    one around it are both favourable.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    hyperparams
+        Options of :class:`ArarSettings`; ``{"preset": "paper"}`` takes those of the ROSE paper.
+
+    Examples
+    --------
+    >>> from rose_carla import baselines, datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> factuals = models.negative_instances(model).head(5)
+    >>> counterfactuals = baselines.Arar(model).get_counterfactuals(factuals)
+    >>> bool(models.favourable(model)(counterfactuals.to_numpy()).all())
+    True
+    """
+
+    name = "ARAR"
+    settings_class = ArarSettings
+    settings: ArarSettings
+
+    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
+        super().__init__(mlmodel, hyperparams)
+        self._logit = logit(mlmodel, self.name)
+        self._linear = linear_weights(self._logit, mlmodel)
+
+    def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        quirks = self.settings.reference_quirks
+        if self._linear is None or quirks:
+            return self._descend(rows, deadline, bar)
+        weights, bias = self._linear
+        needed = self.settings.epsilon * np.linalg.norm(weights) - (rows @ weights + bias)
+        needed += _ROUNDING * (1 + np.abs(rows @ weights + bias))
+        changes, cost = cheapest_change(rows, needed, weights, self._mlmodel)
+        bar.update(len(rows))
+        return np.where(np.isfinite(cost)[:, None], rows + changes, np.nan)
+
+    def _descend(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        s, quirks = self.settings, self.settings.reference_quirks
+        surrogate = None
+        if quirks and self._linear is None:
+            surrogate = probability_surrogate(self._logit, rows, self._mlmodel, s.seed)
+
+        def of(look: Look) -> Logit:
+            if surrogate is None:
+                return self._logit
+            weights, bias = surrogate[0][look.rows], surrogate[1][look.rows]
+            return lambda points: (weights * points).sum(dim=1) + bias
+
+        def objective(look: Look) -> torch.Tensor:
+            g = of(look)
+            worst = adversary(g, look.points, s.epsilon, s.n_adversary) - look.points.detach()
+            return torch.nn.functional.softplus(-g(look.points + worst))
+
+        def accept(look: Look, change: torch.Tensor) -> torch.Tensor:
+            g = of(look)
+            return (g(look.points) > 0) & (g(adversary(g, look.points, s.epsilon, s.n_adversary)) > 0)
+
+        weights = tuple(s.distance_weight * s.decay**k for k in range(s.n_rounds))
+        box = Box(self._mlmodel, "relaxed", clamp=False) if quirks else Box(self._mlmodel)
+        schedule = Schedule(weights, s.n_steps, s.learning_rate, 0 if quirks else s.patience)
+        return descend(rows, objective, accept, box, schedule, deadline, bar)
+
+    def claim(self) -> Claim | None:
+        """A linear classifier accepts all points in the ball; of others only the worst to first order is promised."""
+        if self._linear is None:
+            return None
+        words = f"ARAR: everybody within {self.settings.epsilon:g} of the counterfactual is accepted"
+        return Claim(words, 0.0, self._judge)
+
+    def _judge(
+        self, factuals: np.ndarray, plans: list[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """Share of random points on the sphere around the ends that are not favourable."""
+        if not isinstance(rng, np.random.Generator):
+            rng = rng[0]
+        away = rng.standard_normal((n_samples, factuals.shape[1]))
+        away *= self.settings.epsilon / np.linalg.norm(away, axis=1, keepdims=True)
+        accepts = favourable(self._mlmodel)
+        failures = np.array([(~accepts(end + away)).sum() for end in ends_of(factuals, plans)])
+        return InvalidationRate(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)

@@ -1,0 +1,229 @@
+"""CoGS: sparse counterfactuals robust to perturbations, by a genetic algorithm (Virgolin & Fracaros 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from carla.models.api import MLModel
+from rose_carla.baselines.genes import Genes
+from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.deadline import Deadline
+from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.models import favourable
+from tqdm.auto import tqdm
+
+#: Numbers of perturbed rows in memory at once: 64 MB.
+_NUMBERS = 8_000_000
+
+
+@dataclass(frozen=True)
+class CogsSettings(OneShotSettings):
+    """Options of CoGS."""
+
+    #: By how much unchanged continuous features may decrease and increase.
+    decrease: float = number(0.1, least=0, most=1)
+    increase: float = number(0.1, least=0, most=1)
+    #: Perturbations m behind the K-robustness score.
+    n_samples: int = whole(64)
+    #: Candidates to a person, and generations.
+    population: int = whole(100, least=4)
+    n_generations: int = whole(100)
+    #: Generations without a better candidate after which the search for somebody ends.
+    patience: int = whole(25)
+    #: Candidates of which the best becomes a parent.
+    tournament: int = whole(2)
+    #: Largest mutation of a continuous feature.
+    mutation: float = number(0.125, above=0, most=1)
+    #: Share of genes that are the factual's, in the first generation and among mutations.
+    copied: float = number(0.2, least=0, most=1)
+    #: Count the cost of setbacks of changed features as well (C-robustness).
+    setbacks: bool = flag(False)
+    #: The published implementation's behaviour; see docs/baselines.md.
+    reference_quirks: bool = flag(False)
+
+    presets = {
+        "paper": {"decrease": 0.1, "increase": 0.1, "n_samples": 64, "population": 1000, "n_generations": 100},
+    }
+
+
+class Cogs(OneShot):
+    r"""CoGS: recourse that stays valid when features it does not change are perturbed.
+
+    Maximises, for each person, over candidates z with target outcome t,
+
+    .. math::
+        F(z) = -\left[\tfrac12 G(z, x) + \tfrac{1}{2d} \lVert z - x \rVert_0 + 1_{f(z) \ne t} + \tfrac12 (1 - K(z))
+        \left(+ \tfrac{1}{2d} S(z)\right)\right]
+
+    with Gower's distance G, the share K of perturbations of *unchanged* features that keep f(z), and setbacks S, which
+    count if asked for. Candidates, of all people at once, are crossed, mutated and selected.
+
+    Parameters
+    ----------
+    mlmodel
+        Any CARLA model; only its predictions are used.
+    hyperparams
+        Options of :class:`CogsSettings`; ``{"preset": "paper"}`` takes those of the papers.
+
+    Examples
+    --------
+    >>> from rose_carla import baselines, datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> factuals = models.negative_instances(model).head(5)
+    >>> counterfactuals = baselines.Cogs(model).get_counterfactuals(factuals)
+    >>> bool(models.favourable(model)(counterfactuals.to_numpy()).all())
+    True
+    """
+
+    name = "CoGS"
+    settings_class = CogsSettings
+    settings: CogsSettings
+
+    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
+        super().__init__(mlmodel, hyperparams)
+        self.genes = Genes(mlmodel)
+        self._accepts = favourable(mlmodel)
+
+    def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        evolution = _Evolution(self, rows)
+        for _ in range(self.settings.n_generations):
+            if deadline.passed or not len(evolution.people):
+                break
+            bar.update(evolution.advance())
+        bar.update(len(evolution.people))
+        return evolution.ends()
+
+    def plain_costs(self, candidates: np.ndarray, factuals: np.ndarray) -> np.ndarray:
+        """What candidates (b, p, f) cost for factuals (b, f): distance, number of changes and setbacks, as genes."""
+        s, genes = self.settings, self.genes
+        factuals = factuals[:, None, :]
+        changed = genes.changed(candidates, factuals)
+        size = np.where(genes.categorical, changed, np.abs(candidates - factuals))
+        costs = (size.sum(axis=2) + changed.sum(axis=2)) / (2 * genes.n)
+        if s.setbacks:
+            allowed = np.where(candidates > factuals, s.decrease, s.increase)
+            setbacks = np.where(genes.categorical, changed, np.minimum(size, allowed))
+            costs += setbacks.sum(axis=2) / (2 * genes.n)
+        return costs
+
+    def k_robustness(self, candidates: np.ndarray, factuals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Share (c,) of perturbations of unchanged features that keep the outcome of candidates (c, f), as genes.
+
+        1 where every feature is changed. All candidates see the same perturbations.
+        """
+        s, genes = self.settings, self.genes
+        draws = rng.random((s.n_samples, genes.n))
+        scores = np.ones(len(candidates))
+        unchanged = ~genes.changed(candidates, factuals)
+        step = max(1, _NUMBERS // (s.n_samples * genes.width))
+        for first in range(0, len(candidates), step):
+            part = slice(first, first + step)
+            outcome = self._accepts(genes.decode(candidates[part]))
+            perturbed = genes.perturbed(candidates[part], unchanged[part], draws, s.decrease, s.increase)
+            kept = self._accepts(genes.decode(perturbed.reshape(-1, genes.n))).reshape(-1, s.n_samples)
+            scores[part] = (kept == outcome[:, None]).mean(axis=1)
+        return scores
+
+
+class _Evolution:
+    """The populations of b people, which are evolved together on common random numbers.
+
+    Whoever else is in the batch, a person's candidates are the same: the random numbers are those of the generation.
+    """
+
+    def __init__(self, method: Cogs, rows: np.ndarray) -> None:
+        self.method, self.settings, self.genes = method, method.settings, method.genes
+        self.rng = np.random.default_rng(self.settings.seed)
+        self.rows = rows
+        self.found = np.full(rows.shape, np.nan)
+        self.people = np.arange(len(rows))
+        self.factuals = self.genes.encode(rows)
+        shape = self.settings.population, self.genes.n
+        copied = self.rng.random(shape) < self.settings.copied
+        self.population = self._with_own(np.where(copied, self.factuals[:, None, :], self.genes.random(shape, self.rng)))
+        self.costs, self.valid = self._costs(self.population, np.full(len(rows), np.inf))
+        self.best = np.full(len(rows), np.inf)
+        self.waited = np.zeros(len(rows), dtype=int)
+        self._note()
+
+    def advance(self) -> int:
+        """One generation; returns how many people are done."""
+        s = self.settings
+        mothers, fathers = self._parents(), self._parents()
+        shape = s.population, self.genes.n
+        children = np.where(self.rng.random(shape) < 0.5, mothers, fathers)
+        children = self._with_own(self._mutated(children))
+        # what costs more than the worst that would survive anyway need not be looked at closely
+        costs, valid = self._costs(children, self.costs.max(axis=1))
+        everybody = np.concatenate([self.population, children], axis=1)
+        all_costs = np.concatenate([self.costs, costs], axis=1)
+        all_valid = np.concatenate([self.valid, valid], axis=1)
+        survivors = np.argpartition(all_costs, s.population - 1, axis=1)[:, : s.population]
+        self.population = np.take_along_axis(everybody, survivors[:, :, None], axis=1)
+        self.costs = np.take_along_axis(all_costs, survivors, axis=1)
+        self.valid = np.take_along_axis(all_valid, survivors, axis=1)
+        self._note()
+        done = (self.waited >= s.patience) & np.isfinite(self.best)
+        if done.any():
+            for name in ("people", "factuals", "population", "costs", "valid", "best", "waited"):
+                setattr(self, name, getattr(self, name)[~done])
+        return int(done.sum())
+
+    def ends(self) -> np.ndarray:
+        """The best valid candidate of everybody as rows; NaN where there is none."""
+        return self.found
+
+    def _with_own(self, candidates: np.ndarray) -> np.ndarray:
+        """Immutable features are the factual's own."""
+        return np.where(self.genes.mutable, candidates, self.factuals[:, None, :])
+
+    def _parents(self) -> np.ndarray:
+        s = self.settings
+        drawn = self.rng.integers(s.population, size=(s.population, s.tournament))
+        winners = self.costs[:, drawn].argmin(axis=2)
+        chosen = drawn[np.arange(s.population), winners]
+        return np.take_along_axis(self.population, chosen[:, :, None], axis=1)
+
+    def _mutated(self, children: np.ndarray) -> np.ndarray:
+        s, genes = self.settings, self.genes
+        shape = s.population, genes.n
+        mutated = self.rng.random(shape) < 1 / max(genes.mutable.sum(), 1)
+        moves = s.mutation * (2 * self.rng.random(shape) - 1)
+        others = genes.random(shape, self.rng)
+        if s.reference_quirks:
+            others = np.where(genes.categorical, 0.0, others)
+        fresh = np.where(genes.categorical, others, (children + moves).clip(0.0, 1.0))
+        copied = self.rng.random(shape) < s.copied
+        fresh = np.where(copied, self.factuals[:, None, :], fresh)
+        return np.where(mutated, fresh, children)
+
+    def _costs(self, candidates: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """-F of candidates (b, p, f), infinite where it is above ``limits`` (b,); and which are valid."""
+        method = self.method
+        costs = method.plain_costs(candidates, self.factuals)
+        valid = np.zeros(costs.shape, dtype=bool)
+        people, numbers = np.nonzero(costs < limits[:, None])
+        valid[people, numbers] = method._accepts(self.genes.decode(candidates[people, numbers]))
+        costs = np.where(valid, costs, costs + 1)
+        people, numbers = np.nonzero(costs < limits[:, None])
+        scores = method.k_robustness(candidates[people, numbers], self.factuals[people], self.rng)
+        known = np.full(costs.shape, np.inf)
+        known[people, numbers] = costs[people, numbers] + (1 - scores) / 2
+        return known, valid
+
+    def _note(self) -> None:
+        """Keep the best valid candidates."""
+        costs = np.where(self.valid, self.costs, np.inf)
+        first = costs.argmin(axis=1)
+        lowest = costs[np.arange(len(first)), first]
+        better = np.flatnonzero(lowest < self.best - 1e-9)
+        self.best[better] = lowest[better]
+        self.waited += 1
+        self.waited[better] = 0
+        chosen = self.population[better, first[better]]
+        same = ~self.genes.changed(chosen, self.factuals[better])
+        rows = self.rows[self.people[better]]
+        self.found[self.people[better]] = np.where(same @ self.genes.membership, rows, self.genes.decode(chosen))

@@ -1,0 +1,96 @@
+"""Features as genes: one number each, a value or the number of a category."""
+
+from __future__ import annotations
+
+import numpy as np
+from carla.models.api import MLModel
+from rose_carla.datasets import feature_groups, valid_encodings
+
+#: Values nearer to each other than that are the same.
+_SAME = 1e-9
+
+
+class Genes:
+    """Between encoded rows (n, d) and genes (n, f), one for each feature of the data set.
+
+    Parameters
+    ----------
+    mlmodel
+        Its data set tells features, categories and immutables.
+
+    Attributes
+    ----------
+    n, width : int
+        Number of features f and of encoded columns d.
+    mutable, categorical : (f,) array of bool
+        Which features may change, and which are categorical.
+    counts : (f,) array
+        Number of categories; 1 for continuous features.
+    membership : (f, d) array of bool
+        Which columns belong to which feature.
+    """
+
+    def __init__(self, mlmodel: MLModel) -> None:
+        data, order = mlmodel.data, mlmodel.feature_input_order
+        groups = feature_groups(data, order)
+        self.n, self.width = len(groups), len(order)
+        self.mutable = np.array([name not in data.immutables for name in groups])
+        self.categorical = np.array([name in data.categorical for name in groups])
+        self.membership = np.zeros((self.n, self.width), dtype=bool)
+        self.counts = np.ones(self.n, dtype=int)
+        self._plain: list[tuple[int, int]] = []  # gene and column of features whose gene is the value itself
+        self._tables: list[tuple[int, list[int], np.ndarray]] = []
+        for gene, (name, columns) in enumerate(groups.items()):
+            self.membership[gene, columns] = True
+            if name not in data.categorical:
+                self._plain.append((gene, columns[0]))
+                continue
+            encodings = valid_encodings(data, name, len(columns))
+            self.counts[gene] = len(encodings)
+            if np.array_equal(encodings, [[0.0], [1.0]]):
+                self._plain.append((gene, columns[0]))
+            else:
+                self._tables.append((gene, columns, encodings))
+
+    def encode(self, rows: np.ndarray) -> np.ndarray:
+        """Genes (n, f) of encoded rows (n, d); categories by their nearest valid encoding."""
+        genes = np.empty((len(rows), self.n))
+        for gene, column in self._plain:
+            genes[:, gene] = rows[:, column].round() if self.categorical[gene] else rows[:, column]
+        for gene, columns, encodings in self._tables:
+            genes[:, gene] = np.abs(rows[:, None, columns] - encodings).sum(axis=2).argmin(axis=1)
+        return genes
+
+    def decode(self, genes: np.ndarray) -> np.ndarray:
+        """Encoded rows (n, d) of genes (n, f)."""
+        rows = np.empty((len(genes), self.width))
+        plain = np.array(self._plain, dtype=int).reshape(-1, 2)
+        rows[:, plain[:, 1]] = genes[:, plain[:, 0]]
+        for gene, columns, encodings in self._tables:
+            rows[:, columns] = encodings[genes[:, gene].astype(int)]
+        return rows
+
+    def random(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """Genes (..., f): values in [0, 1], every category equally likely."""
+        return self._drawn(rng.random(shape))
+
+    def changed(self, genes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Which genes differ."""
+        return np.abs(genes - others) > _SAME
+
+    def perturbed(
+        self, genes: np.ndarray, chosen: np.ndarray, draws: np.ndarray, decrease: float, increase: float
+    ) -> np.ndarray:
+        """Perturbations (n, m, f) of the ``chosen`` genes (n, f), by ``draws`` (m, f) in [0, 1].
+
+        Values move by up to ``decrease`` and ``increase`` but not out of [0, 1]; categories become any.
+        """
+        moves = draws * (increase + decrease) - decrease
+        moved = genes[:, None, :] + np.where(self.categorical, 0.0, moves)
+        if self.categorical.any():
+            moved = np.where(self.categorical, self._drawn(draws), moved)
+        moved = np.where(self.categorical, moved, moved.clip(0.0, 1.0))
+        return np.where(chosen[:, None, :], moved, genes[:, None, :])
+
+    def _drawn(self, draws: np.ndarray) -> np.ndarray:
+        return np.where(self.categorical, np.floor(draws * self.counts).clip(max=self.counts - 1), draws)

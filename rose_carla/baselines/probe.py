@@ -1,0 +1,148 @@
+"""PROBE: probabilistically robust recourse (Pawelczyk et al. 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from carla.models.api import MLModel
+from rose_carla.baselines.box import Box
+from rose_carla.baselines.descent import Look, Schedule, descend
+from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.deadline import Deadline
+from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.mdp import OneOff
+from rose_carla.models import Logit, favourable, logit
+from rose_carla.noise import Claim, GaussianNoise
+from tqdm.auto import tqdm
+
+#: By how much the weight of the distance falls from one round to the next.
+_LESS = 0.1
+#: The published implementation's target probability.
+_PUBLISHED_TARGET = 0.55
+
+
+@dataclass(frozen=True)
+class ProbeSettings(OneShotSettings):
+    """Options of PROBE."""
+
+    #: Invalidation rate r that is aimed at.
+    invalidation_target: float = number(0.35, above=0, below=1)
+    #: Variance of the Gaussian noise.
+    variance: float = number(0.01, above=0)
+    #: By how much the invalidation rate may be above the target.
+    tolerance: float = number(0.01, least=0)
+    #: Weight a of the robustness term.
+    robustness_weight: float = number(3.0, least=0)
+    #: Weight lambda of the distance in the first round; 0.1 less in each further one, but not below 0.
+    distance_weight: float = number(0.01, least=0)
+    #: Step size of Adam.
+    learning_rate: float = number(1e-3, above=0)
+    #: Steps to a round, and rounds.
+    n_steps: int = whole(1000)
+    n_rounds: int = whole(4)
+    #: Noisy versions in the Monte Carlo check.
+    n_samples: int = whole(1000)
+    #: The published implementation's behaviour; see docs/baselines.md.
+    reference_quirks: bool = flag(False)
+
+    presets = {"paper": {"invalidation_target": 0.35, "variance": 0.01, "timeout": 30.0}}
+
+
+def invalidation(g: Logit, points: torch.Tensor, variance: float) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""Logits g(x') and first-order invalidation rates D(x') under Gaussian noise, differentiable (b,) each.
+
+    .. math:: D(x') = 1 - \Phi\left(\frac{g(x')}{\sigma \lVert \nabla g(x') \rVert_2}\right)
+
+    is exact for a linear g.
+    """
+    with torch.enable_grad():
+        if not points.requires_grad:
+            points = points.detach().requires_grad_()
+        values = g(points)
+        (gradients,) = torch.autograd.grad(values.sum(), points, create_graph=True)
+    spread = variance**0.5 * gradients.norm(dim=1).clamp_min(1e-12)
+    return values, torch.special.ndtr(-values / spread)
+
+
+class Probe(OneShot):
+    r"""PROBE: recourse whose invalidation rate under Gaussian noise stays below a target.
+
+    Minimises, for each person,
+
+    .. math::
+        a \max(0, D(x') - r) + \ell(h(x'), 1) + \lambda \lVert x' - x \rVert_1, \qquad
+        D(x') = 1 - \Phi\left(\frac{g(x')}{\sigma \lVert \nabla g(x') \rVert_2}\right)
+
+    by Adam, with binary cross-entropy as loss. A point is accepted when it is favourable and its invalidation rate, by
+    formula and by Monte Carlo, is below r + tolerance; where none is, lambda is lowered.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    hyperparams
+        Options of :class:`ProbeSettings`; ``{"preset": "paper"}`` takes those of the ROSE paper.
+
+    Examples
+    --------
+    >>> from rose_carla import baselines, datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> factuals = models.negative_instances(model).head(5)
+    >>> counterfactuals = baselines.Probe(model).get_counterfactuals(factuals)
+    >>> bool(models.favourable(model)(counterfactuals.to_numpy()).all())
+    True
+    """
+
+    name = "PROBE"
+    settings_class = ProbeSettings
+    settings: ProbeSettings
+
+    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
+        super().__init__(mlmodel, hyperparams)
+        self._logit = logit(mlmodel, self.name)
+
+    def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        s, quirks = self.settings, self.settings.reference_quirks
+        generator = torch.Generator().manual_seed(s.seed)
+        noise = s.variance**0.5 * torch.randn(s.n_samples, rows.shape[1], generator=generator)
+        limit = s.invalidation_target + s.tolerance
+        target = _PUBLISHED_TARGET if quirks else 1.0
+
+        def objective(look: Look) -> torch.Tensor:
+            values, rates = invalidation(self._logit, look.points, s.variance)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                values, torch.full_like(values, target), reduction="none"
+            )
+            return s.robustness_weight * (rates - s.invalidation_target).clamp_min(0) + loss
+
+        def accept(look: Look, change: torch.Tensor) -> torch.Tensor:
+            values, rates = invalidation(self._logit, look.points, s.variance)
+            good = values > 0
+            if not quirks:
+                good &= rates < limit
+            chosen = torch.nonzero(good).squeeze(1)
+            good[chosen] = monte_carlo(self._logit, look.points[chosen], noise) < limit
+            return good
+
+        falling = [s.distance_weight - _LESS * k for k in range(s.n_rounds)]
+        weights = falling if quirks else [max(weight, 0.0) for weight in falling]
+        box = Box(self._mlmodel, "relaxed", clamp=False) if quirks else Box(self._mlmodel)
+        schedule = Schedule(tuple(weights), s.n_steps, s.learning_rate, every_step=not quirks)
+        return descend(rows, objective, accept, box, schedule, deadline, bar)
+
+    def claim(self) -> Claim:
+        """The invalidation rate under Gaussian noise is at most r + tolerance."""
+        s = self.settings
+        limit = s.invalidation_target + s.tolerance
+        noise = OneOff(favourable(self._mlmodel), GaussianNoise(), s.variance, s.n_samples)
+        return Claim(f"PROBE: Gaussian invalidation rate at most r + tolerance = {limit:g}", limit, noise.judge)
+
+
+def monte_carlo(g: Logit, points: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Share (b,) of noisy versions of each point, with ``noise`` (k, d) around it, that are not favourable."""
+    rates = [(g(point + noise) <= 0).double().mean() for point in points]
+    return torch.stack(rates) if rates else torch.empty(0, dtype=torch.double)

@@ -1,0 +1,135 @@
+"""ROAR: recourse that is robust to shifts of the model (Upadhyay et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from carla.models.api import MLModel
+from rose_carla.baselines.box import Box
+from rose_carla.baselines.descent import Look, Schedule, descend
+from rose_carla.baselines.linear import linear_weights, probability_surrogate
+from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.deadline import Deadline
+from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.mdp.robustness import ends_of
+from rose_carla.models import logit
+from rose_carla.noise import Claim, InvalidationRate, wilson_interval
+from rose_carla.noise.distributions import Randomness
+from tqdm.auto import tqdm
+
+
+@dataclass(frozen=True)
+class RoarSettings(OneShotSettings):
+    """Options of ROAR."""
+
+    #: Largest change of each weight, and of the bias, of the classifier.
+    max_shift: float = number(0.01, least=0)
+    #: Weight lambda of the distance.
+    distance_weight: float = number(0.01, least=0)
+    #: Step size of Adam.
+    learning_rate: float = number(0.1, above=0)
+    #: Change of the loss at which it counts as converged.
+    convergence: float = number(1e-3, above=0)
+    #: Most steps.
+    n_steps: int = whole(1000)
+    #: The published ports' behaviour; see docs/baselines.md.
+    reference_quirks: bool = flag(False)
+
+    presets = {"paper": {"learning_rate": 0.1, "distance_weight": 0.01, "max_shift": 0.01}}
+
+
+def worst_logit(values: torch.Tensor, points: torch.Tensor, max_shift: float) -> torch.Tensor:
+    r"""The lowest logit (b,) at points (b, d) when all weights and the bias shift by up to ``max_shift``.
+
+    .. math:: \min_{\lVert \delta \rVert_\infty \le \delta_{max}} (w + \delta_w) \cdot x' + b + \delta_b
+        = w \cdot x' + b - \delta_{max} (\lVert x' \rVert_1 + 1)
+
+    ``values`` are the logits without a shift: of a classifier that is not linear, of its tangent at x'.
+    """
+    return values - max_shift * (points.abs().sum(dim=1) + 1)
+
+
+class Roar(OneShot):
+    r"""ROAR: recourse that stays valid when the weights of the classifier shift.
+
+    Minimises, for each person,
+
+    .. math::
+        \max_{\lVert \delta \rVert_\infty \le \delta_{max}} \ell\left(\sigma((w + \delta_w) \cdot x' + b + \delta_b),
+        1\right) + \lambda \lVert x' - x \rVert_1
+
+    by Adam; the inner maximum is :func:`worst_logit`. A classifier that is not linear is replaced by its tangent at x',
+    anew at every step. A point is accepted when the loss has converged and the worst logit is favourable.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    hyperparams
+        Options of :class:`RoarSettings`; ``{"preset": "paper"}`` takes those of the ROSE paper.
+
+    Examples
+    --------
+    >>> from rose_carla import baselines, datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> factuals = models.negative_instances(model).head(5)
+    >>> counterfactuals = baselines.Roar(model).get_counterfactuals(factuals)
+    >>> bool(models.favourable(model)(counterfactuals.to_numpy()).all())
+    True
+    """
+
+    name = "ROAR"
+    settings_class = RoarSettings
+    settings: RoarSettings
+
+    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
+        super().__init__(mlmodel, hyperparams)
+        self._logit = logit(mlmodel, self.name)
+        self._linear = linear_weights(self._logit, mlmodel)
+
+    def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        s, quirks = self.settings, self.settings.reference_quirks
+        surrogate = None
+        if quirks and self._linear is None:
+            surrogate = probability_surrogate(self._logit, rows, self._mlmodel, s.seed)
+
+        def worst(look: Look) -> torch.Tensor:
+            if surrogate is None:
+                values = self._logit(look.points)
+            else:
+                values = (surrogate[0][look.rows] * look.points).sum(dim=1) + surrogate[1][look.rows]
+            return worst_logit(values, look.points, s.max_shift)
+
+        def objective(look: Look) -> torch.Tensor:
+            return torch.nn.functional.softplus(-worst(look))
+
+        def accept(look: Look, change: torch.Tensor) -> torch.Tensor:
+            return (change <= s.convergence) & (worst(look) > 0)
+
+        box = Box(self._mlmodel, "fixed", clamp=False) if quirks else Box(self._mlmodel)
+        schedule = Schedule((s.distance_weight,), s.n_steps, s.learning_rate)
+        return descend(rows, objective, accept, box, schedule, deadline, bar)
+
+    def claim(self) -> Claim | None:
+        """A linear classifier accepts the counterfactuals under every shift; of others nothing is promised."""
+        if self._linear is None:
+            return None
+        words = f"ROAR: accepted by every classifier with weights shifted by up to {self.settings.max_shift:g}"
+        return Claim(words, 0.0, self._judge)
+
+    def _judge(
+        self, factuals: np.ndarray, plans: list[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+    ) -> InvalidationRate:
+        """Share of random shifts, corners of the box of shifts, under which the ends are not favourable."""
+        assert self._linear is not None
+        if not isinstance(rng, np.random.Generator):
+            rng = rng[0]
+        weights, bias = self._linear
+        shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples, len(weights) + 1))
+        logits = ends_of(factuals, plans) @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
+        failures = (logits <= 0).sum(axis=1)
+        return InvalidationRate(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
