@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,12 @@ from rose_carla.hyperparameters import flag, number, whole
 from rose_carla.models import favourable
 from tqdm.auto import tqdm
 
-#: Numbers of perturbed rows in memory at once: 64 MB.
-_NUMBERS = 8_000_000
+#: Perturbed rows that are classified together: more of them do not fit into a cache.
+_TOGETHER = 16_384
+#: Perturbations after which hopeless candidates are given up.
+_FIRST = 16
+#: How many times as many perturbations the best candidates get in a second look.
+_LONGER = 4
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class CogsSettings(OneShotSettings):
     #: Perturbations m behind the K-robustness score.
     n_samples: int = whole(64)
     #: Candidates to a person, and generations.
-    population: int = whole(100, least=4)
+    population: int = whole(50, least=4)
     n_generations: int = whole(100)
     #: Generations without a better candidate after which the search for somebody ends.
     patience: int = whole(25)
@@ -109,23 +113,45 @@ class Cogs(OneShot):
             costs += setbacks.sum(axis=2) / (2 * genes.n)
         return costs
 
-    def k_robustness(self, candidates: np.ndarray, factuals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def k_robustness(
+        self,
+        candidates: np.ndarray,
+        factuals: np.ndarray,
+        rng: np.random.Generator,
+        least: np.ndarray | float = 0.0,
+        times: int = 1,
+    ) -> np.ndarray:
         """Share (c,) of perturbations of unchanged features that keep the outcome of candidates (c, f), as genes.
 
         1 where every feature is changed. All candidates see the same perturbations.
+
+        Parameters
+        ----------
+        least
+            Scores below that are of no interest: somebody who cannot reach it any more gets 0.
+        times
+            How many times ``n_samples`` perturbations to take.
         """
         s, genes = self.settings, self.genes
-        draws = rng.random((s.n_samples, genes.n))
-        scores = np.ones(len(candidates))
+        n_samples = times * s.n_samples
+        draws = rng.random((n_samples, genes.n))
+        outcomes = self._accepts(genes.decode(candidates)) if len(candidates) else np.empty(0, dtype=bool)
         unchanged = ~genes.changed(candidates, factuals)
-        step = max(1, _NUMBERS // (s.n_samples * genes.width))
-        for first in range(0, len(candidates), step):
-            part = slice(first, first + step)
-            outcome = self._accepts(genes.decode(candidates[part]))
-            perturbed = genes.perturbed(candidates[part], unchanged[part], draws, s.decrease, s.increase)
-            kept = self._accepts(genes.decode(perturbed.reshape(-1, genes.n))).reshape(-1, s.n_samples)
-            scores[part] = (kept == outcome[:, None]).mean(axis=1)
-        return scores
+        lost = np.zeros(len(candidates), dtype=int)
+        allowed = n_samples * (1 - np.broadcast_to(least, len(candidates)))
+        for some in (draws[:_FIRST], draws[_FIRST:]):
+            left = np.flatnonzero(lost <= allowed)
+            step = max(1, _TOGETHER // max(len(some), 1))
+            for first in range(0, len(left) if len(some) else 0, step):
+                part = left[first : first + step]
+                perturbed = genes.perturbed(candidates[part], unchanged[part], some, s.decrease, s.increase)
+                kept = self._accepts(perturbed.reshape(-1, genes.width)).reshape(len(part), len(some))
+                lost[part] += (kept != outcomes[part, None]).sum(axis=1)
+        return np.where(lost <= allowed, 1 - lost / n_samples, 0.0)
+
+
+#: What is known of each person in an evolution.
+_KEPT = ("people", "factuals", "population", "costs", "valid", "confirmed", "best", "waited")
 
 
 class _Evolution:
@@ -145,6 +171,7 @@ class _Evolution:
         copied = self.rng.random(shape) < self.settings.copied
         self.population = self._with_own(np.where(copied, self.factuals[:, None, :], self.genes.random(shape, self.rng)))
         self.costs, self.valid = self._costs(self.population, np.full(len(rows), np.inf))
+        self.confirmed = np.zeros_like(self.valid)
         self.best = np.full(len(rows), np.inf)
         self.waited = np.zeros(len(rows), dtype=int)
         self._note()
@@ -158,17 +185,17 @@ class _Evolution:
         children = self._with_own(self._mutated(children))
         # what costs more than the worst that would survive anyway need not be looked at closely
         costs, valid = self._costs(children, self.costs.max(axis=1))
+        survivors = np.argpartition(np.hstack([self.costs, costs]), s.population - 1, axis=1)[:, : s.population]
         everybody = np.concatenate([self.population, children], axis=1)
-        all_costs = np.concatenate([self.costs, costs], axis=1)
-        all_valid = np.concatenate([self.valid, valid], axis=1)
-        survivors = np.argpartition(all_costs, s.population - 1, axis=1)[:, : s.population]
         self.population = np.take_along_axis(everybody, survivors[:, :, None], axis=1)
-        self.costs = np.take_along_axis(all_costs, survivors, axis=1)
-        self.valid = np.take_along_axis(all_valid, survivors, axis=1)
+        unseen = np.zeros_like(valid)
+        for name, more in (("costs", costs), ("valid", valid), ("confirmed", unseen)):
+            both = np.hstack([getattr(self, name), more])
+            setattr(self, name, np.take_along_axis(both, survivors, axis=1))
         self._note()
         done = (self.waited >= s.patience) & np.isfinite(self.best)
         if done.any():
-            for name in ("people", "factuals", "population", "costs", "valid", "best", "waited"):
+            for name in _KEPT:
                 setattr(self, name, getattr(self, name)[~done])
         return int(done.sum())
 
@@ -209,16 +236,25 @@ class _Evolution:
         valid[people, numbers] = method._accepts(self.genes.decode(candidates[people, numbers]))
         costs = np.where(valid, costs, costs + 1)
         people, numbers = np.nonzero(costs < limits[:, None])
-        scores = method.k_robustness(candidates[people, numbers], self.factuals[people], self.rng)
+        least = 1 - 2 * (limits[people] - costs[people, numbers])
+        scores = method.k_robustness(candidates[people, numbers], self.factuals[people], self.rng, least)
         known = np.full(costs.shape, np.inf)
         known[people, numbers] = costs[people, numbers] + (1 - scores) / 2
         return known, valid
 
     def _note(self) -> None:
-        """Keep the best valid candidates."""
-        costs = np.where(self.valid, self.costs, np.inf)
+        """Keep the best valid candidates, each of them after a second and longer look: the first may have been luck."""
+        everybody = np.arange(len(self.people))
+        first = np.where(self.valid, self.costs, np.inf).argmin(axis=1)
+        again = np.flatnonzero(self.valid[everybody, first] & ~self.confirmed[everybody, first])
+        chosen = self.population[again, first[again]]
+        scores = self.method.k_robustness(chosen, self.factuals[again], self.rng, times=_LONGER)
+        plain = self.method.plain_costs(chosen[:, None, :], self.factuals[again])[:, 0]
+        self.costs[again, first[again]] = plain + (1 - scores) / 2
+        self.confirmed[again, first[again]] = True
+        costs = np.where(self.valid & self.confirmed, self.costs, np.inf)
         first = costs.argmin(axis=1)
-        lowest = costs[np.arange(len(first)), first]
+        lowest = costs[everybody, first]
         better = np.flatnonzero(lowest < self.best - 1e-9)
         self.best[better] = lowest[better]
         self.waited += 1

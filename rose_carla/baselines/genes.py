@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups, valid_encodings
@@ -64,8 +65,8 @@ class Genes:
     def decode(self, genes: np.ndarray) -> np.ndarray:
         """Encoded rows (n, d) of genes (n, f)."""
         rows = np.empty((len(genes), self.width))
-        plain = np.array(self._plain, dtype=int).reshape(-1, 2)
-        rows[:, plain[:, 1]] = genes[:, plain[:, 0]]
+        for gene, column in self._plain:
+            rows[:, column] = genes[:, gene]
         for gene, columns, encodings in self._tables:
             rows[:, columns] = encodings[genes[:, gene].astype(int)]
         return rows
@@ -81,16 +82,35 @@ class Genes:
     def perturbed(
         self, genes: np.ndarray, chosen: np.ndarray, draws: np.ndarray, decrease: float, increase: float
     ) -> np.ndarray:
-        """Perturbations (n, m, f) of the ``chosen`` genes (n, f), by ``draws`` (m, f) in [0, 1].
+        """Perturbations (n, m, d) of the ``chosen`` genes (n, f) by ``draws`` (m, f) in [0, 1], as encoded rows.
 
         Values move by up to ``decrease`` and ``increase`` but not out of [0, 1]; categories become any.
         """
-        moves = draws * (increase + decrease) - decrease
-        moved = genes[:, None, :] + np.where(self.categorical, 0.0, moves)
-        if self.categorical.any():
-            moved = np.where(self.categorical, self._drawn(draws), moved)
-        moved = np.where(self.categorical, moved, moved.clip(0.0, 1.0))
-        return np.where(chosen[:, None, :], moved, genes[:, None, :])
+        moves = np.where(self.categorical, 0.0, draws * (increase + decrease) - decrease) @ self.membership
+        categories = self.decode(np.where(self.categorical, self._drawn(draws), 0.0))
+        rows = np.empty((len(genes), len(draws), self.width))
+        _perturb(
+            self.decode(genes), chosen @ self.membership, self.categorical @ self.membership, moves, categories, rows
+        )
+        return rows
 
     def _drawn(self, draws: np.ndarray) -> np.ndarray:
         return np.where(self.categorical, np.floor(draws * self.counts).clip(max=self.counts - 1), draws)
+
+
+@numba.njit(cache=True, nogil=True)
+def _perturb(
+    rows: np.ndarray,
+    chosen: np.ndarray,
+    categorical: np.ndarray,
+    moves: np.ndarray,
+    categories: np.ndarray,
+    perturbed: np.ndarray,
+) -> None:
+    for i in range(len(rows)):
+        for k in range(len(moves)):
+            for j in range(rows.shape[1]):
+                value = rows[i, j]
+                if chosen[i, j]:
+                    value = categories[k, j] if categorical[j] else min(max(value + moves[k, j], 0.0), 1.0)
+                perturbed[i, k, j] = value
