@@ -16,21 +16,19 @@ import importlib.metadata
 import io
 import json
 import platform
-import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import rose_carla
 import carla.recourse_methods as carla_methods
-import numpy as np
 import pandas as pd
-import torch
 from rose_carla import datasets, models
 from rose_carla.errors import unknown_name
 from rose_carla.metrics import NoiseSettings
+from rose_carla.seeds import seeded
 from tqdm import tqdm
 
 #: Name in the table -> from a model and a seed to the method, with the paper's hyper-parameters where it names them.
@@ -53,21 +51,6 @@ METRICS = {
 }
 #: Printed without a deviation, as in the paper.
 SINGLE = {"Validity": "{:.2f}", "Recourse_Time": "{:.3f}"}
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """CARLA's methods draw from the global generators: seed them for one run, then put them back."""
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    torch.manual_seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        torch.set_rng_state(before[2])
 
 
 def evaluate(model: Any, name: str, factuals: pd.DataFrame, options: dict[str, Any], seed: int) -> pd.DataFrame:

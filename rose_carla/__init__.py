@@ -17,6 +17,8 @@ __all__ = [
     "RoseMul",
     "RoseOne",
     "__version__",
+    "baselines",
+    "checks",
     "compat",
     "datasets",
     "errors",
@@ -32,7 +34,19 @@ __all__ = [
 
 compat.activate()
 
-_SUBPACKAGES = ("datasets", "mdp", "metrics", "models", "noise", "planning", "plots", "policy", "rose")
+_SUBPACKAGES = (
+    "baselines",
+    "checks",
+    "datasets",
+    "mdp",
+    "metrics",
+    "models",
+    "noise",
+    "planning",
+    "plots",
+    "policy",
+    "rose",
+)
 _CLASSES = {"Benchmark": "metrics", "RoseMul": "rose", "RoseOne": "rose"}
 
 

@@ -30,6 +30,10 @@ class PlanError(RoseCarlaError, ValueError):
     """Recourse cannot be planned as asked."""
 
 
+class ContractError(RoseCarlaError, AssertionError):
+    """A recourse method does not keep CARLA's contract, or not its own claims."""
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Sentence for an unknown ``name`` of some ``kind``, with the closest known name first.
 

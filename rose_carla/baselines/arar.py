@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from carla.models.api import MLModel
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
-from rose_carla.baselines.linear import cheapest_change, linear_weights, probability_surrogate
-from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.baselines.gradient import GradientMethod
+from rose_carla.baselines.linear import cheapest_change
+from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.hyperparameters import number, whole
 from rose_carla.mdp.robustness import ends_of
-from rose_carla.models import Logit, favourable, logit
-from rose_carla.noise import Claim, InvalidationRate, wilson_interval
-from rose_carla.noise.distributions import Randomness
+from rose_carla.models import Logit, favourable
+from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
 
 #: By how much, relative to the score that is needed, the exact solution overshoots: classifiers compute in single
@@ -44,8 +42,6 @@ class ArarSettings(OneShotSettings):
     n_adversary: int = whole(1)
     #: Steps for which a cheaper point is looked for after the first one that is accepted.
     patience: int = whole(10, least=0)
-    #: The published ports' behaviour; see docs/baselines.md.
-    reference_quirks: bool = flag(False)
 
     presets = {"paper": {"epsilon": 0.01}}
 
@@ -58,7 +54,7 @@ def adversary(g: Logit, points: torch.Tensor, epsilon: float, n_steps: int = 1) 
     is exact for a linear g. More steps of projected gradient descent look further into the ball.
     """
     worst = points.detach()
-    for step in range(n_steps):
+    for _ in range(n_steps):
         with torch.enable_grad():
             at = worst.requires_grad_()
             (gradient,) = torch.autograd.grad(g(at).sum(), at)
@@ -69,7 +65,7 @@ def adversary(g: Logit, points: torch.Tensor, epsilon: float, n_steps: int = 1) 
     return worst
 
 
-class Arar(OneShot):
+class Arar(GradientMethod):
     r"""ARAR: a change that helps everybody in a ball around the person.
 
     For a linear classifier the exact solution of
@@ -104,11 +100,6 @@ class Arar(OneShot):
     settings_class = ArarSettings
     settings: ArarSettings
 
-    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        super().__init__(mlmodel, hyperparams)
-        self._logit = logit(mlmodel, self.name)
-        self._linear = linear_weights(self._logit, mlmodel)
-
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         quirks = self.settings.reference_quirks
         if self._linear is None or quirks:
@@ -122,23 +113,15 @@ class Arar(OneShot):
 
     def _descend(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks
-        surrogate = None
-        if quirks and self._linear is None:
-            surrogate = probability_surrogate(self._logit, rows, self._mlmodel, s.seed)
-
-        def of(look: Look) -> Logit:
-            if surrogate is None:
-                return self._logit
-            weights, bias = surrogate[0][look.rows], surrogate[1][look.rows]
-            return lambda points: (weights * points).sum(dim=1) + bias
+        score = self._score(rows)
 
         def objective(look: Look) -> torch.Tensor:
-            g = of(look)
+            g = score(look)
             worst = adversary(g, look.points, s.epsilon, s.n_adversary) - look.points.detach()
             return torch.nn.functional.softplus(-g(look.points + worst))
 
         def accept(look: Look, change: torch.Tensor) -> torch.Tensor:
-            g = of(look)
+            g = score(look)
             return (g(look.points) > 0) & (g(adversary(g, look.points, s.epsilon, s.n_adversary)) > 0)
 
         weights = tuple(s.distance_weight * s.decay**k for k in range(s.n_rounds))
@@ -154,13 +137,16 @@ class Arar(OneShot):
         return Claim(words, 0.0, self._judge)
 
     def _judge(
-        self, factuals: np.ndarray, plans: list[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+        self,
+        factuals: np.ndarray,
+        plans: Sequence[np.ndarray],
+        n_samples: int,
+        rng: np.random.Generator,
+        confidence: float,
     ) -> InvalidationRate:
         """Share of random points on the sphere around the ends that are not favourable."""
-        if not isinstance(rng, np.random.Generator):
-            rng = rng[0]
         away = rng.standard_normal((n_samples, factuals.shape[1]))
         away *= self.settings.epsilon / np.linalg.norm(away, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
         failures = np.array([(~accepts(end + away)).sum() for end in ends_of(factuals, plans)])
-        return InvalidationRate(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
+        return InvalidationRate.of(failures, n_samples, confidence)

@@ -27,6 +27,7 @@ _LONGER = 4
 class CogsSettings(OneShotSettings):
     """Options of CoGS."""
 
+    together: int = whole(200)
     #: By how much unchanged continuous features may decrease and increase.
     decrease: float = number(0.1, least=0, most=1)
     increase: float = number(0.1, least=0, most=1)
@@ -45,8 +46,6 @@ class CogsSettings(OneShotSettings):
     copied: float = number(0.2, least=0, most=1)
     #: Count the cost of setbacks of changed features as well (C-robustness).
     setbacks: bool = flag(False)
-    #: The published implementation's behaviour; see docs/baselines.md.
-    reference_quirks: bool = flag(False)
 
     presets = {
         "paper": {"decrease": 0.1, "increase": 0.1, "n_samples": 64, "population": 1000, "n_generations": 100},
@@ -169,7 +168,9 @@ class _Evolution:
         self.factuals = self.genes.encode(rows)
         shape = self.settings.population, self.genes.n
         copied = self.rng.random(shape) < self.settings.copied
-        self.population = self._with_own(np.where(copied, self.factuals[:, None, :], self.genes.random(shape, self.rng)))
+        self.population = self._with_own(
+            np.where(copied, self.factuals[:, None, :], self.genes.random(shape, self.rng))
+        )
         self.costs, self.valid = self._costs(self.population, np.full(len(rows), np.inf))
         self.confirmed = np.zeros_like(self.valid)
         self.best = np.full(len(rows), np.inf)

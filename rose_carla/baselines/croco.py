@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from carla.models.api import MLModel
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
-from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.baselines.gradient import GradientMethod
+from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
 from rose_carla.errors import PlanError
-from rose_carla.hyperparameters import flag, number, numbers, whole
+from rose_carla.hyperparameters import number, numbers, whole
 from rose_carla.mdp import OneOff
-from rose_carla.models import Logit, favourable, logit
+from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim, GaussianNoise
 from tqdm.auto import tqdm
 
@@ -52,8 +50,6 @@ class CrocoSettings(OneShotSettings):
     patience: int = whole(50, least=0)
     #: Steps without a falling loss after which a round ends before its time.
     stall: int = whole(50)
-    #: The published implementation's behaviour; see docs/baselines.md.
-    reference_quirks: bool = flag(False)
 
     presets = {"paper": {"target": 0.3, "variance": 0.01, "n_samples": 500, "slack": 0.1}}
 
@@ -83,7 +79,7 @@ def theta(g: Logit, points: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     return torch.sigmoid(-g(noisy)).reshape(len(points), len(noise)).mean(dim=1)
 
 
-class Croco(OneShot):
+class Croco(GradientMethod):
     r"""CROCO: recourse with a guaranteed bound on its invalidation rate under Gaussian noise.
 
     Minimises, for each person,
@@ -114,10 +110,6 @@ class Croco(OneShot):
     name = "CROCO"
     settings_class = CrocoSettings
     settings: CrocoSettings
-
-    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        super().__init__(mlmodel, hyperparams)
-        self._logit = logit(mlmodel, self.name)
 
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks

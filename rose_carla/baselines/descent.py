@@ -14,6 +14,8 @@ from tqdm.auto import tqdm
 
 #: A loss that is noisy is looked at by its running mean; it has fallen if it did by that share.
 _RUNNING, _FALLEN = 0.1, 1e-3
+#: How many times as long the last round may go on without a falling loss.
+_LAST_STALL = 4
 #: Adam's memory of gradients and of their squares, and what keeps it from dividing by 0.
 _MEMORY, _SQUARES, _TINY = 0.9, 0.999, 1e-8
 
@@ -58,7 +60,7 @@ class Schedule:
     patience
         Steps for which somebody goes on for a cheaper point after the first one was accepted.
     stall
-        Steps without a falling loss after which a round, but the last, ends early; 0: it never does.
+        Steps without a falling loss after which a round ends early, the last one after four times as many; 0: never.
     every_step
         Look for acceptable points at every step and keep the cheapest; otherwise at the end of a round only.
     """
@@ -81,11 +83,11 @@ class _People:
         self.mean, self.square, self.largest = (torch.zeros_like(start) for _ in range(3))
         self.clock = torch.zeros(n, dtype=torch.long)
         self.round = torch.zeros(n, dtype=torch.long)
-        self.loss = torch.full((n,), torch.inf, dtype=start.dtype)
-        self.cost = torch.full((n,), torch.inf, dtype=start.dtype)
+        self.loss = torch.full((n,), torch.inf)
+        self.cost = torch.full((n,), torch.inf)
         self.waited = torch.zeros(n, dtype=torch.long)
-        self.running = torch.full((n,), torch.inf, dtype=start.dtype)
-        self.lowest = torch.full((n,), torch.inf, dtype=start.dtype)
+        self.running = torch.full((n,), torch.inf)
+        self.lowest = torch.full((n,), torch.inf)
         self.stalled = torch.zeros(n, dtype=torch.long)
 
     def keep(self, chosen: torch.Tensor) -> None:
@@ -130,16 +132,15 @@ def descend(
     schedule: Schedule,
     deadline: Deadline,
     bar: tqdm,
-    dtype: torch.dtype = torch.float32,
 ) -> np.ndarray:
     """The cheapest accepted point (b, d) of each of (b, d) rows; NaN where none was accepted.
 
     Minimises, for each row by itself, objective(x') + weight * ||x' - x||_1 over the box.
     """
-    start = torch.tensor(rows, dtype=dtype)
+    start = torch.tensor(rows, dtype=torch.float32)
     ends = torch.full_like(start, torch.nan)
     people = _People(start)
-    weights = torch.tensor(schedule.weights, dtype=dtype)
+    weights = torch.tensor(schedule.weights)
     step = 0
     with one_thread(), torch.enable_grad():
         while len(people.rows) and not deadline.passed:
@@ -154,8 +155,7 @@ def descend(
                 people.points = box.inside(moved, people.start)
                 _advance(people, schedule, bar)
             step += 1
-    change = (ends - start).double().numpy()
-    return np.where(box.mutable.numpy() & (change != 0), _within(rows, change, box), np.where(change != change, np.nan, rows))
+    return _onto(rows, (ends - start).double().numpy(), box.clamp)
 
 
 def _look(
@@ -183,7 +183,7 @@ def _advance(people: _People, schedule: Schedule, bar: tqdm) -> None:
     found = torch.isfinite(people.cost)
     over, last = people.clock >= schedule.n_steps, people.round == len(schedule.weights) - 1
     if schedule.stall:
-        over |= ~last & (people.stalled >= schedule.stall)
+        over |= people.stalled >= torch.where(last, _LAST_STALL * schedule.stall, schedule.stall)
     again = over & ~found & ~last
     people.restart(again)
     done = (over & ~again) | (people.waited > schedule.patience)
@@ -192,7 +192,7 @@ def _advance(people: _People, schedule: Schedule, bar: tqdm) -> None:
         bar.update(int(done.sum()))
 
 
-def _within(rows: np.ndarray, change: np.ndarray, box: Box) -> np.ndarray:
-    """Changes of single precision put onto rows of double precision."""
-    ends = rows + change
-    return np.clip(ends, np.minimum(rows, 0.0), np.maximum(rows, 1.0)) if box.clamp else ends
+def _onto(rows: np.ndarray, change: np.ndarray, clamp: bool) -> np.ndarray:
+    """Changes of single precision put onto rows of double precision, which keep what did not change to the last bit."""
+    ends = np.where(change == 0, rows, rows + change)
+    return np.clip(ends, np.minimum(rows, 0.0), np.maximum(rows, 1.0)) if clamp else ends

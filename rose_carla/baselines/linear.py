@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from carla.models.api import MLModel
+from rose_carla.baselines.descent import Look
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.models import Logit
 
@@ -31,11 +32,11 @@ def linear_weights(g: Logit, mlmodel: MLModel) -> tuple[np.ndarray, float] | Non
     return (weights, bias) if off <= _CLOSE * max(1.0, np.abs(values).max()) else None
 
 
-def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights (b, d) and biases (b,) of ridge regressions on *probabilities* around each row, as LIME fits them.
+def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: int) -> Callable[[Look], Logit]:
+    """Ridge regressions on *probabilities* around each of (b, d) rows, as LIME fits them: from a look to a function.
 
-    Some published ports of ROAR and ARAR take them for logits, which they are not: neither the scale nor the place of
-    the border is right.
+    Some published ports of ROAR and ARAR take its values for logits, which they are not: neither the scale nor the
+    place of the border is right.
     """
     train = mlmodel.data.df_train[mlmodel.feature_input_order].to_numpy(dtype=float)
     spread = torch.tensor(train.std(axis=0), dtype=torch.float32)
@@ -51,8 +52,9 @@ def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: in
     with torch.no_grad():
         chances = torch.stack([torch.sigmoid(g(row + unit * spread)) for row in start]).double()
     solved = torch.linalg.solve(normal, design.T @ (nearness * chances).T).T
-    weights = solved[:, :-1]
-    return weights.float(), (solved[:, -1] - (weights * start).sum(dim=1)).float()
+    weights = solved[:, :-1].float()
+    biases = solved[:, -1].float() - (weights * start).sum(dim=1)
+    return lambda look: lambda points: (weights[look.rows] * points).sum(dim=1) + biases[look.rows]
 
 
 def cheapest_change(

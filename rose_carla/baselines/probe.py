@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from carla.models.api import MLModel
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
-from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.baselines.gradient import GradientMethod
+from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.hyperparameters import number, whole
 from rose_carla.mdp import OneOff
-from rose_carla.models import Logit, favourable, logit
+from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim, GaussianNoise
 from tqdm.auto import tqdm
 
@@ -23,12 +21,15 @@ from tqdm.auto import tqdm
 _LESS = 0.1
 #: The published implementation's target probability.
 _PUBLISHED_TARGET = 0.55
+#: It goes on until its time is up.
+_PUBLISHED_ROUNDS = 1000
 
 
 @dataclass(frozen=True)
 class ProbeSettings(OneShotSettings):
     """Options of PROBE."""
 
+    timeout: float = number(30.0, least=0)
     #: Invalidation rate r that is aimed at.
     invalidation_target: float = number(0.35, above=0, below=1)
     #: Variance of the Gaussian noise.
@@ -46,8 +47,6 @@ class ProbeSettings(OneShotSettings):
     n_rounds: int = whole(4)
     #: Noisy versions in the Monte Carlo check.
     n_samples: int = whole(1000)
-    #: The published implementation's behaviour; see docs/baselines.md.
-    reference_quirks: bool = flag(False)
 
     presets = {"paper": {"invalidation_target": 0.35, "variance": 0.01, "timeout": 30.0}}
 
@@ -68,7 +67,7 @@ def invalidation(g: Logit, points: torch.Tensor, variance: float) -> tuple[torch
     return values, torch.special.ndtr(-values / spread)
 
 
-class Probe(OneShot):
+class Probe(GradientMethod):
     r"""PROBE: recourse whose invalidation rate under Gaussian noise stays below a target.
 
     Minimises, for each person,
@@ -101,10 +100,6 @@ class Probe(OneShot):
     settings_class = ProbeSettings
     settings: ProbeSettings
 
-    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        super().__init__(mlmodel, hyperparams)
-        self._logit = logit(mlmodel, self.name)
-
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks
         generator = torch.Generator().manual_seed(s.seed)
@@ -128,7 +123,8 @@ class Probe(OneShot):
             good[chosen] = monte_carlo(self._logit, look.points[chosen], noise) < limit
             return good
 
-        falling = [s.distance_weight - _LESS * k for k in range(s.n_rounds)]
+        n_rounds = _PUBLISHED_ROUNDS if quirks else s.n_rounds
+        falling = [s.distance_weight - _LESS * k for k in range(n_rounds)]
         weights = falling if quirks else [max(weight, 0.0) for weight in falling]
         box = Box(self._mlmodel, "relaxed", clamp=False) if quirks else Box(self._mlmodel)
         schedule = Schedule(tuple(weights), s.n_steps, s.learning_rate, every_step=not quirks)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from carla.models.api import MLModel
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
-from rose_carla.baselines.linear import linear_weights, probability_surrogate
-from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.baselines.gradient import GradientMethod
+from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.hyperparameters import number, whole
 from rose_carla.mdp.robustness import ends_of
-from rose_carla.models import logit
-from rose_carla.noise import Claim, InvalidationRate, wilson_interval
-from rose_carla.noise.distributions import Randomness
+from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
 
 
@@ -36,8 +32,6 @@ class RoarSettings(OneShotSettings):
     convergence: float = number(1e-3, above=0)
     #: Most steps.
     n_steps: int = whole(1000)
-    #: The published ports' behaviour; see docs/baselines.md.
-    reference_quirks: bool = flag(False)
 
     presets = {"paper": {"learning_rate": 0.1, "distance_weight": 0.01, "max_shift": 0.01}}
 
@@ -53,7 +47,7 @@ def worst_logit(values: torch.Tensor, points: torch.Tensor, max_shift: float) ->
     return values - max_shift * (points.abs().sum(dim=1) + 1)
 
 
-class Roar(OneShot):
+class Roar(GradientMethod):
     r"""ROAR: recourse that stays valid when the weights of the classifier shift.
 
     Minimises, for each person,
@@ -86,23 +80,12 @@ class Roar(OneShot):
     settings_class = RoarSettings
     settings: RoarSettings
 
-    def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        super().__init__(mlmodel, hyperparams)
-        self._logit = logit(mlmodel, self.name)
-        self._linear = linear_weights(self._logit, mlmodel)
-
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks
-        surrogate = None
-        if quirks and self._linear is None:
-            surrogate = probability_surrogate(self._logit, rows, self._mlmodel, s.seed)
+        score = self._score(rows)
 
         def worst(look: Look) -> torch.Tensor:
-            if surrogate is None:
-                values = self._logit(look.points)
-            else:
-                values = (surrogate[0][look.rows] * look.points).sum(dim=1) + surrogate[1][look.rows]
-            return worst_logit(values, look.points, s.max_shift)
+            return worst_logit(score(look)(look.points), look.points, s.max_shift)
 
         def objective(look: Look) -> torch.Tensor:
             return torch.nn.functional.softplus(-worst(look))
@@ -122,14 +105,17 @@ class Roar(OneShot):
         return Claim(words, 0.0, self._judge)
 
     def _judge(
-        self, factuals: np.ndarray, plans: list[np.ndarray], n_samples: int, rng: Randomness, confidence: float
+        self,
+        factuals: np.ndarray,
+        plans: Sequence[np.ndarray],
+        n_samples: int,
+        rng: np.random.Generator,
+        confidence: float,
     ) -> InvalidationRate:
         """Share of random shifts, corners of the box of shifts, under which the ends are not favourable."""
         assert self._linear is not None
-        if not isinstance(rng, np.random.Generator):
-            rng = rng[0]
         weights, bias = self._linear
         shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples, len(weights) + 1))
         logits = ends_of(factuals, plans) @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
         failures = (logits <= 0).sum(axis=1)
-        return InvalidationRate(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
+        return InvalidationRate.of(failures, n_samples, confidence)

@@ -49,17 +49,15 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
         )
     parameter = next(module.parameters())
 
-    def of_network(rows: torch.Tensor) -> torch.Tensor:
-        values = module.logits(rows)
-        return values[:, 1] - values[:, 0]
-
-    def of_probabilities(rows: torch.Tensor) -> torch.Tensor:
-        probabilities = module(rows.to(parameter.dtype))
+    def g(rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.to(parameter.dtype)
+        if isinstance(module, Network):
+            return module.logit(rows)
+        probabilities = module(rows)
         least = torch.finfo(probabilities.dtype).tiny
         logarithms = probabilities.clamp_min(least).log()
         return logarithms[:, 1] - logarithms[:, 0]
 
-    g = of_network if isinstance(module, Network) else of_probabilities
     width = len(mlmodel.feature_input_order)
     with torch.enable_grad():
         some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)

@@ -46,6 +46,11 @@ class Network(nn.Module):
             x = torch.relu(layer(x))
         return self.layers[-1](x)
 
+    def logit(self, x: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the odds of the favourable outcome, shape (n,)."""
+        values = self.logits(x)
+        return values[:, 1] - values[:, 0]
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Probabilities of the two outcomes, shape (n, 2)."""
         return torch.softmax(self.logits(x), dim=-1)

@@ -38,6 +38,11 @@ class InvalidationRate:
     upper: np.ndarray
     n_samples: int
 
+    @classmethod
+    def of(cls, failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
+        """From the number (b,) of noisy versions that are not classified favourably."""
+        return cls(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -50,13 +55,13 @@ class Claim:
     limit
         Invalidation rate that each counterfactual stays at or below.
     judge
-        From factuals (b, d), plans (b of (k, d)), a number of noisy versions, randomness and a confidence to the
+        From factuals (b, d), plans (b of (k, d)), a number of noisy versions, a generator and a confidence to the
         invalidation rates under noise that was not seen before.
     """
 
     words: str
     limit: float
-    judge: Callable[[np.ndarray, Sequence[np.ndarray], int, Randomness, float], InvalidationRate]
+    judge: Callable[[np.ndarray, Sequence[np.ndarray], int, np.random.Generator, float], InvalidationRate]
 
 
 def wilson_interval(
@@ -210,8 +215,7 @@ def _monte_carlo(
         randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
         for part in parts:
             failures[rows] += _failures(favourable, noisy(rows, part, randomness))
-    lower, upper = wilson_interval(failures, n_samples, confidence)
-    return InvalidationRate(failures / n_samples, lower, upper, n_samples)
+    return InvalidationRate.of(failures, n_samples, confidence)
 
 
 def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:

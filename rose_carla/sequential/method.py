@@ -74,8 +74,8 @@ class Sequential(Method):
     """
 
     settings: SequentialSettings
-    #: Most seconds of a search.
-    _timeout = math.inf
+    #: Most seconds that the walks of people who are planned for together may take.
+    _timeout: float = math.inf
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(mlmodel, hyperparams)

@@ -1,0 +1,110 @@
+"""FastAR: sequential recourse without noise (Verma et al. 2022), as ROSE's MDP and PPO with another goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rose_carla.hyperparameters import number
+from rose_carla.mdp import Precise, Robustness, StateCost
+from rose_carla.models import probability
+from rose_carla.planning import Planner, Task
+from rose_carla.policy import ActorCritic
+from rose_carla.sequential import Sequential, SequentialSettings
+from scipy.spatial import cKDTree
+
+#: Without noise every check passes; the planner only has to be told of one that could.
+_TAU, _CHECKS, _CONFIDENCE = 0.5, 10, 0.9
+
+
+@dataclass(frozen=True)
+class FastARSettings(SequentialSettings):
+    """Options of FastAR."""
+
+    #: Sizes of moves that the policy chooses from, in units.
+    multiples: tuple[int, ...] = (1,)
+    #: Probability at which somebody is done; above 0.5 the ablation that keeps a margin instead of standing noise.
+    margin: float = number(0.5, above=0, below=1)
+    #: Weight lambda of the distance to the nearest training row.
+    density_weight: float = number(0.1, least=0)
+    #: Most seconds of training, and of a search; people who are searched for together share them.
+    timeout: float = number(120.0, least=0)
+
+    presets = {
+        "paper": {
+            "action_unit": 0.025,
+            "gamma": 0.99,
+            "constant_reward": 100.0,
+            "max_actions": 50,
+            "density_weight": 0.1,
+            "ppo": {"gae_lambda": 0.95, "clip": 0.2, "n_epochs": 4, "entropy": 0.01, "value_weight": 0.5},
+        },
+    }
+
+
+class FastAR(Sequential):
+    r"""FastAR: the shortest sequence of unit actions that ends favourably, if every one is implemented precisely.
+
+    The reward of an action that leads to s is
+
+    .. math::
+        r = \begin{cases} R & p(s) \ge 0.5 \text{, the end} \\ p(s) & \text{otherwise} \end{cases}
+        \quad - \lambda \min_i \lVert s - x_i \rVert_1
+
+    with the training rows x_i; moves out of [0, 1] are masked. With ``margin`` instead of 0.5 it is the margin-inflated
+    ablation: what keeping a distance to the border does without any knowledge of noise.
+
+    Parameters
+    ----------
+    mlmodel
+        Any CARLA model; only its predictions are used.
+    hyperparams
+        Options of :class:`FastARSettings`; ``{"preset": "paper"}`` takes those of the papers.
+
+    Examples
+    --------
+    >>> from rose_carla import baselines, datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> method = baselines.FastAR(model)
+    >>> print(method.plan(models.negative_instances(model).head(1))[0].found)
+    True
+    """
+
+    name = "FastAR"
+    settings_class = FastARSettings
+    settings: FastARSettings
+
+    @property
+    def _timeout(self) -> float:  # type: ignore[override]
+        return self.settings.timeout
+
+    def _task(self) -> Task:
+        predict, margin = probability(self._mlmodel), self.settings.margin
+        return Task(self.space, predict, Precise(lambda states: predict(states) > margin), _TAU, margin)
+
+    def _cost(self) -> StateCost | None:
+        weight = self.settings.density_weight
+        if weight == 0:
+            return None
+        rows = self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
+        tree = cKDTree(np.unique(rows, axis=0))
+        return lambda states: weight * tree.query(states, p=1)[0]
+
+    def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
+        return [(self.task.robustness, {"max_seconds": max(self.settings.timeout, 1e-9)})]
+
+    def _planner(self, policy: ActorCritic, slope: float) -> Planner:
+        s = self.settings
+        return Planner(
+            self.task,
+            policy,
+            slope,
+            n_walk=1,
+            n_check=_CHECKS,
+            confidence=_CONFIDENCE,
+            max_actions=s.max_actions,
+            search=False,
+            shorten=False,
+            gamma=s.gamma,
+        )
