@@ -20,8 +20,10 @@ from tqdm.auto import tqdm
 
 #: By how much the bound may be above its target.
 _TOLERANCE = 0.01
-#: Most points are far from it: so many noisy versions, and a bound that is so much too high, are enough to tell.
-_FIRST, _SURELY = 32, 0.3
+#: Most points are far from it: so few noisy versions, and a bound that is so much too high, are enough to tell.
+_SURELY = ((32, 0.1), (128, 0.04))
+#: Noisy rows that are classified together: what a network computes for more of them does not fit into a cache.
+_TOGETHER = 8192
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,12 @@ def bound(theta: torch.Tensor, slack: float, threshold: float) -> torch.Tensor:
 
 def theta(g: Logit, points: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Mean unfavourable probability (b,) of points (b, d) with ``noise`` (k, d) around each."""
-    noisy = (points[:, None, :] + noise).reshape(-1, points.shape[1])
-    return torch.sigmoid(-g(noisy)).reshape(len(points), len(noise)).mean(dim=1)
+    parts = points.split(max(1, _TOGETHER // len(noise)))
+    return torch.cat([torch.sigmoid(-g(_around(part, noise))).reshape(-1, len(noise)).mean(dim=1) for part in parts])
+
+
+def _around(points: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    return (points[:, None, :] + noise).reshape(-1, points.shape[1])
 
 
 class Croco(GradientMethod):
@@ -114,7 +120,6 @@ class Croco(GradientMethod):
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks
         generator = torch.Generator().manual_seed(s.seed)
-        accepted = s.target + _TOLERANCE
         n_gradient = s.n_samples if quirks else s.n_gradient
         check = s.variance**0.5 * torch.randn(s.n_samples, rows.shape[1], generator=generator)
 
@@ -127,9 +132,10 @@ class Croco(GradientMethod):
             good = torch.sigmoid(self._logit(look.points)) > s.threshold
             if quirks:
                 return good
-            for noise, limit in ((check[:_FIRST], accepted + _SURELY), (check, accepted)):
+            for n, more in (*_SURELY, (s.n_samples, 0.0)):
                 chosen = torch.nonzero(good).squeeze(1)
-                good[chosen] = bound(theta(self._logit, look.points[chosen], noise), s.slack, s.threshold) < limit
+                found = bound(theta(self._logit, look.points[chosen], check[:n]), s.slack, s.threshold)
+                good[chosen] = found < s.target + _TOLERANCE + more
             return good
 
         box = Box(self._mlmodel, "fixed" if quirks else "valid")
