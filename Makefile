@@ -1,6 +1,9 @@
 # Two commands do everything on a machine that has Python >= 3.10, make and the package index:
-#   make table1   the main job          make test   the tests
-# And: make bench-rose, how good and fast ROSE is, beside an exhaustive search, CARLA's methods and Stable-Baselines3.
+#   make table1            the main job
+#   make test              the tests
+# And to measure:
+#   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
+#   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
 
 PYTHON ?= python3
@@ -11,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 bench-rose test lint install install-test clean help
+.PHONY: table1 bench-rose bench-baselines test lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -22,6 +25,9 @@ table1: $(VENV)/.run-ready
 bench-rose: $(VENV)/.run-ready
 	$(PIP) -r requirements/torch.txt stable-baselines3
 	$(BIN)/python benchmarks/rose.py $(ARGS)
+
+bench-baselines: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/baselines.py $(ARGS)
 
 test: $(VENV)/.test-ready lint
 	$(BIN)/python -m pytest -n 2 -q $(ARGS)

@@ -25,7 +25,7 @@ from typing import Any
 import rose_carla
 import carla.recourse_methods as carla_methods
 import pandas as pd
-from rose_carla import datasets, models
+from rose_carla import baselines, datasets, models
 from rose_carla.errors import unknown_name
 from rose_carla.metrics import NoiseSettings
 from rose_carla.seeds import seeded
@@ -36,6 +36,10 @@ METHODS: dict[str, Callable[[Any, int], Any]] = {
     "Wachter": lambda model, _: carla_methods.Wachter(model, {"loss_type": "MSE", "y_target": [1]}),
     "GrSp": lambda model, _: carla_methods.GrowingSpheres(model, {}),
     "DiCE": lambda model, _: carla_methods.Dice(model, {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1}),
+    "FastAR": lambda model, seed: baselines.FastAR(model, {"preset": "paper", "seed": seed}),
+    "CoGS": lambda model, seed: baselines.Cogs(model, {"preset": "paper", "seed": seed}),
+    "PROBE": lambda model, seed: baselines.Probe(model, {"preset": "paper", "seed": seed}),
+    "CROCO": lambda model, seed: baselines.Croco(model, {"preset": "paper", "seed": seed}),
     "ROSE-one": lambda model, seed: rose_carla.RoseOne(model, {"seed": seed}),
     "ROSE-mul": lambda model, seed: rose_carla.RoseMul(model, {"seed": seed}),
 }

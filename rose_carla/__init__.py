@@ -14,6 +14,7 @@ from rose_carla._version import __version__
 
 __all__ = [
     "Benchmark",
+    "Method",
     "RoseMul",
     "RoseOne",
     "__version__",
@@ -47,7 +48,7 @@ _SUBPACKAGES = (
     "policy",
     "rose",
 )
-_CLASSES = {"Benchmark": "metrics", "RoseMul": "rose", "RoseOne": "rose"}
+_CLASSES = {"Benchmark": "metrics", "Method": "method", "RoseMul": "rose", "RoseOne": "rose"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla.datasets import feature_groups, project_categories
+from rose_carla.datasets import mutable_columns, project_categories
 from rose_carla.errors import ContractError
 from rose_carla.models import encoded_rows, favourable
 from rose_carla.seeds import global_state, seeded
@@ -96,31 +96,32 @@ def _bounds(run: _Run) -> None:
 
 
 def _immutables(run: _Run) -> None:
-    groups = feature_groups(run.mlmodel.data, run.order)
-    fixed = [column for name in run.mlmodel.data.immutables for column in groups.get(name, [])]
+    fixed = ~mutable_columns(run.mlmodel.data, run.order)
     wrong = run.found & (run.ends[:, fixed] != run.rows[:, fixed]).any(axis=1)
     if wrong.any():
         raise _Broken(f"immutable features differ from the factual in {run.some(wrong)}")
 
 
 def _encodings(run: _Run) -> None:
-    off = np.abs(project_categories(run.mlmodel.data, run.order, run.ends) - run.ends) > _ROUNDING
+    finite = np.where(np.isfinite(run.ends), run.ends, np.nan)
+    off = np.abs(project_categories(run.mlmodel.data, run.order, finite) - finite) > _ROUNDING
     if off.any():
         raise _Broken(f"categorical features are at no valid encoding in {run.some(off.any(axis=1))}")
 
 
 def _robustness(run: _Run) -> None:
     claim = run.method.claim() if hasattr(run.method, "claim") else None
-    if claim is None or not run.found.any():
+    changed = run.found & (run.ends != run.rows).any(axis=1)  # nothing is promised of people who need no recourse
+    if claim is None or not changed.any():
         return
-    rows, labels = run.rows[run.found], run.factuals.index[run.found]
+    rows, labels = run.rows[changed], run.factuals.index[changed]
     plans = getattr(run.method, "plans", {})
     taken = [
-        plans.get(label, (end - row)[None]) for label, end, row in zip(labels, run.ends[run.found], rows, strict=True)
+        plans.get(label, (end - row)[None]) for label, end, row in zip(labels, run.ends[changed], rows, strict=True)
     ]
     rates = claim.judge(rows, taken, _SAMPLES, np.random.default_rng(2**40 + 7), _CONFIDENCE)
-    wrong = run.found.copy()
-    wrong[run.found] = rates.lower > claim.limit
+    wrong = changed.copy()
+    wrong[changed] = rates.lower > claim.limit
     if wrong.any():
         raise _Broken(f"{claim.words}; on fresh noise up to {rates.rate.max():.3f}, in {run.some(wrong)}")
 

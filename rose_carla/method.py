@@ -12,7 +12,7 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import ModelError
 from rose_carla.hyperparameters import Hyperparameters
-from rose_carla.models import encoded_rows
+from rose_carla.models import encoded_rows, probability
 from rose_carla.noise import Claim
 
 
@@ -33,6 +33,8 @@ class Method(RecourseMethod):
     name: ClassVar[str]
     #: The dataclass of its options.
     settings_class: ClassVar[type[Hyperparameters]]
+    #: Probability up to which somebody is turned down.
+    border: float = 0.5
     _own_defaults: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -61,13 +63,14 @@ class Method(RecourseMethod):
         DataError
             If the factuals cannot be used; the message says why.
         """
-        rows = encoded_rows(self._mlmodel, factuals)
-        ends = self._find(rows, list(factuals.index))
+        ends = encoded_rows(self._mlmodel, factuals).copy()
+        refused = probability(self._mlmodel)(ends) <= self.border
+        ends[refused] = self._find(ends[refused], list(factuals.index[refused]))
         return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
 
     @abstractmethod
     def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
-        """Counterfactuals (n, d) of rows (n, d); NaN rows where there is none."""
+        """Counterfactuals (n, d) of rows (n, d) that are turned down, maybe none; NaN rows where there is none."""
 
     def claim(self) -> Claim | None:
         """What the method promises about the robustness of its counterfactuals, to be checked; None: nothing."""

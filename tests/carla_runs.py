@@ -33,6 +33,8 @@ class CarlaRun:
         What a user should know.
     checks_outcome
         Whether the method returns only rows that its model accepts.
+    may_break
+        What else of the contract it keeps or not, depending on the order of Python's sets.
     """
 
     method: str
@@ -42,6 +44,12 @@ class CarlaRun:
     every_measure: bool = True
     note: str = ""
     checks_outcome: bool = True
+    may_break: tuple[str, ...] = ()
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        """What of the contract of recourse methods (``rose_carla.checks``) it does not keep."""
+        return _BREAKS[self.id]
 
     @property
     def id(self) -> str:
@@ -98,6 +106,27 @@ def _causal(width: int) -> dict[str, Any]:
     }
 
 
+#: What of the contract each run breaks.
+_BREAKS: dict[str, tuple[str, ...]] = {
+    "Wachter-torch": ("bounds", "immutables"),
+    "GrowingSpheres-torch": ("bounds", "seeds are local", "index"),
+    "GrowingSpheres-tensorflow": ("bounds", "seeds are local", "index"),
+    "Dice-torch": ("immutables", "seeds are local", "index"),
+    "Dice-tensorflow": ("immutables", "seeds are local", "index"),
+    "Face-torch": ("immutables", "seeds are local", "index"),
+    "ActionableRecourse-torch": ("seeds are local", "index"),
+    "CCHVAE-torch": ("immutables", "seeds are local"),
+    "CRUD-torch": ("bounds", "immutables", "seeds are local"),
+    "Clue-torch": ("bounds", "immutables", "valid encodings", "index"),
+    "Revise-torch": ("immutables", "seeds are local", "index"),
+    "FeatureTweak-sklearn": ("bounds", "immutables", "index"),
+    "FeatureTweak-xgboost": ("immutables", "index"),
+    "FOCUS-sklearn": ("immutables", "same seed, same result", "order of columns", "index"),
+    "FOCUS-xgboost": ("immutables", "same seed, same result", "order of columns", "index"),
+    "CEM-tensorflow": ("immutables", "index"),
+    "CausalRecourse-scm": ("NaN only on failure", "bounds", "index"),
+}
+
 CARLA_RUNS = (
     CarlaRun("Wachter", "torch", (), _wachter, note="use loss MSE with y_target [1]: its BCE crashes"),
     CarlaRun("GrowingSpheres", "torch", (), lambda width: {}, note="renumbers the index"),
@@ -151,8 +180,30 @@ CARLA_RUNS = (
         _causal,
         note="needs a structural causal model; returns the intervention without its effects, whatever the outcome",
         checks_outcome=False,
+        may_break=("columns",),
     ),
 )
+
+
+def model_for(kind: str, network: Any) -> Any:
+    """A model of some kind, given our network on COMPAS; forests know its continuous features only, as CARLA's do."""
+    from rose_carla import models
+    from carla.data.causal_model import CausalModel
+    from rose_carla.compat import import_optional
+    from sklearn.ensemble import RandomForestClassifier
+
+    data = network.data
+    if kind == "torch":
+        return network
+    if kind == "tensorflow":
+        return models.to_tensorflow(network)
+    if kind == "scm":
+        return models.train(CausalModel("sanity-3-lin").generate_dataset(400), "linear", use_cache=False)
+    if kind == "sklearn":
+        forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0)
+    else:
+        forest = import_optional("xgboost").XGBClassifier(n_estimators=5, max_depth=4, base_score=0.5)
+    return models.wrap(forest.fit(data.df_train[data.continuous], data.df_train[data.target]), data, space="encoded")
 
 
 def build(run: CarlaRun, mlmodel: Any, width: int) -> Any:
@@ -176,11 +227,16 @@ def table() -> str:
     """The table of ``docs/carla.md``."""
     from rose_carla.compat.extras import OPTIONAL_PACKAGES
 
-    lines = ["| method | model | extras to install | CARLA's measures | note |", "|---|---|---|---|---|"]
+    lines = [
+        "| method | model | extras to install | CARLA's measures | breaks of the contract | note |",
+        "|---|---|---|---|---|---|",
+    ]
     for run in CARLA_RUNS:
         extras = dict.fromkeys(extra for need in run.needs for extra in OPTIONAL_PACKAGES[need][0].split(","))
         measures = "all" if run.every_measure else "all but constraint violation"
-        lines.append(f"| {run.method} | {run.model} | {', '.join(extras) or 'none'} | {measures} | {run.note} |")
+        broken = ", ".join([*run.breaks, *(f"{name} (at times)" for name in run.may_break)]) or "nothing"
+        cells = [run.method, run.model, ", ".join(extras) or "none", measures, broken, run.note]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -10,34 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import models
-from carla.data.causal_model import CausalModel
 from carla.models.catalog import MLModelCatalog
-from carla_runs import CARLA_RUNS, build, table
-from rose_carla.compat import import_optional
-from sklearn.ensemble import RandomForestClassifier
+from carla_runs import CARLA_RUNS, build, model_for, table
 
 _FEW = 4
-
-
-@pytest.fixture(scope="module")
-def mlmodel(compas, compas_ann):
-    """Function from a kind of model to a model; the forests know the continuous features only, as CARLA's do."""
-    inputs, outcomes = compas.df_train[compas.continuous], compas.df_train[compas.target]
-
-    def make(kind):
-        if kind == "torch":
-            return compas_ann
-        if kind == "tensorflow":
-            return models.to_tensorflow(compas_ann)
-        if kind == "scm":
-            return models.train(CausalModel("sanity-3-lin").generate_dataset(400), "linear", use_cache=False)
-        if kind == "sklearn":
-            forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0)
-        else:
-            forest = import_optional("xgboost").XGBClassifier(n_estimators=5, max_depth=4, base_score=0.5)
-        return models.wrap(forest.fit(inputs, outcomes), compas, space="encoded")
-
-    return make
 
 
 def _all_measures(benchmark, every_measure):
@@ -56,8 +32,8 @@ def _all_measures(benchmark, every_measure):
 
 
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
-def test_runs_through_carlas_benchmark(run, mlmodel):
-    model = mlmodel(run.model)
+def test_runs_through_carlas_benchmark(run, compas_ann):
+    model = model_for(run.model, compas_ann)
     width = len(model.feature_input_order)
     factuals = models.negative_instances(model, split="all", limit=_FEW).reset_index(drop=True)
     before = factuals.copy()

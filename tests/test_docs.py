@@ -25,10 +25,25 @@ def test_readme_example_runs_as_printed():
     assert len([line for line in example.splitlines() if line]) <= 5
 
 
-@pytest.mark.parametrize("page", ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md", "docs/add_a_method.md"]
+)
 def test_examples_in_the_docs_run(page):
     for example in python_blocks(page):
         exec(compile(example, page, "exec"), {})
+
+
+def test_method_of_add_a_method_is_short_and_prints_what_the_page_says(capsys):
+    page = "docs/add_a_method.md"
+    example = python_blocks(page)[0]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 30
+    exec(compile(example, page, "exec"), {})
+    (told, *_) = re.findall(r"```text\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    number = r"\d+\.\d+"
+    printed = capsys.readouterr().out
+    assert re.sub(number, "#", printed) == re.sub(number, "#", told)
+    # the same figures, bit for bit, are promised on one machine only
+    assert [*map(float, re.findall(number, printed))] == pytest.approx([*map(float, re.findall(number, told))], abs=0.1)
 
 
 def test_links_in_the_pages_lead_somewhere():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rose_carla.deadline import Deadline
 from rose_carla.hyperparameters import number
 from rose_carla.mdp import Precise, Robustness, StateCost
 from rose_carla.models import probability
@@ -75,10 +76,6 @@ class FastAR(Sequential):
     settings_class = FastARSettings
     settings: FastARSettings
 
-    @property
-    def _timeout(self) -> float:  # type: ignore[override]
-        return self.settings.timeout
-
     def _task(self) -> Task:
         predict, margin = probability(self._mlmodel), self.settings.margin
         return Task(self.space, predict, Precise(lambda states: predict(states) > margin), _TAU, margin)
@@ -90,6 +87,9 @@ class FastAR(Sequential):
         rows = self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
         tree = cKDTree(np.unique(rows, axis=0))
         return lambda states: weight * tree.query(states, p=1)[0]
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self.settings.timeout)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         return [(self.task.robustness, {"max_seconds": max(self.settings.timeout, 1e-9)})]

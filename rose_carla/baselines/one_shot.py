@@ -36,17 +36,16 @@ class OneShot(Method):
     settings: OneShotSettings
 
     def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
-        s, predict = self.settings, probability(self._mlmodel)
-        ends = rows.copy()
-        turned_down = np.flatnonzero(predict(rows) <= 0.5)
+        s = self.settings
+        ends = np.full(rows.shape, np.nan)
         disable = None if s.progress is None else not s.progress
-        with tqdm(total=len(turned_down), desc=self.name, unit="person", disable=disable, leave=False) as bar:
-            for first in range(0, len(turned_down), s.together):
-                part = turned_down[first : first + s.together]
+        with tqdm(total=len(rows), desc=self.name, unit="person", disable=disable, leave=False) as bar:
+            for first in range(0, len(rows), s.together):
+                part = slice(first, first + s.together)
                 ends[part] = self._search(rows[part], Deadline(s.timeout), bar)
-        found = turned_down[np.isfinite(ends[turned_down]).all(axis=1)]
-        refused = np.setdiff1d(turned_down, found[predict(ends[found]) > 0.5]) if len(found) else turned_down
-        ends[refused] = np.nan
+        found = np.flatnonzero(np.isfinite(ends).all(axis=1))
+        accepted = probability(self._mlmodel)(ends[found]) > self.border if len(found) else np.empty(0, dtype=bool)
+        ends[np.setdiff1d(np.arange(len(rows)), found[accepted])] = np.nan
         return ends
 
     @abstractmethod

@@ -44,7 +44,9 @@ class ProbeSettings(OneShotSettings):
     learning_rate: float = number(1e-3, above=0)
     #: Steps to a round, and rounds.
     n_steps: int = whole(1000)
-    n_rounds: int = whole(4)
+    n_rounds: int = whole(2)
+    #: Steps without a falling loss after which a round ends before its time.
+    stall: int = whole(100)
     #: Noisy versions in the Monte Carlo check.
     n_samples: int = whole(1000)
 
@@ -127,7 +129,7 @@ class Probe(GradientMethod):
         falling = [s.distance_weight - _LESS * k for k in range(n_rounds)]
         weights = falling if quirks else [max(weight, 0.0) for weight in falling]
         box = Box(self._mlmodel, "relaxed", clamp=False) if quirks else Box(self._mlmodel)
-        schedule = Schedule(tuple(weights), n_steps, s.learning_rate, every_step=not quirks)
+        schedule = Schedule(tuple(weights), n_steps, s.learning_rate, 0, 0 if quirks else s.stall, not quirks)
         return descend(rows, objective, accept, box, schedule, deadline, bar)
 
     def claim(self) -> Claim:

@@ -9,6 +9,7 @@ from rose_carla.datasets.dataset import Dataset, from_csv, from_frame
 from rose_carla.datasets.encoding import (
     encoded_columns,
     feature_groups,
+    mutable_columns,
     nearest_valid,
     project_categories,
     valid_encodings,
@@ -25,6 +26,7 @@ __all__ = [
     "from_csv",
     "from_frame",
     "load",
+    "mutable_columns",
     "nearest_valid",
     "project_categories",
     "valid_encodings",

@@ -48,6 +48,13 @@ def feature_groups(data: DataCatalog, columns: Sequence[str]) -> dict[str, list[
     return groups
 
 
+def mutable_columns(data: DataCatalog, columns: Sequence[str]) -> np.ndarray:
+    """For each of the encoded ``columns`` whether recourse may change it: it belongs to no immutable feature."""
+    groups = encoded_columns(data)
+    fixed = {column for feature in data.immutables for column in groups.get(feature, [feature])}
+    return np.array([column not in fixed for column in columns])
+
+
 def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarray) -> np.ndarray:
     """``rows`` over encoded ``columns`` with every categorical feature at its nearest valid encoding; NaN stays."""
     projected = np.array(rows, dtype=float)

@@ -13,7 +13,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
 from rose_carla.compat import import_optional
-from rose_carla.datasets import encoded_columns
+from rose_carla.datasets import mutable_columns
 from rose_carla.errors import ModelError
 
 
@@ -54,9 +54,7 @@ class EncodedModel(MLModel):
 
     def get_mutable_mask(self) -> np.ndarray:
         """For each encoded column whether recourse may change it (asked for by CARLA's development version)."""
-        groups = encoded_columns(self.data)
-        fixed = {column for feature in self.data.immutables for column in groups.get(feature, [feature])}
-        return np.array([column not in fixed for column in self._feature_input_order])
+        return mutable_columns(self.data, self._feature_input_order)
 
     def _ordered(self, x: Any) -> Any:
         """``x`` as an array or tensor of the classifier's columns."""

@@ -257,7 +257,11 @@ _densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakre
 
 
 def density_of(
-    mlmodel: MLModel, bandwidth: str | float, ridge: float, max_points: int, outcome: int | None = None
+    mlmodel: MLModel,
+    bandwidth: str | float = "scott",
+    ridge: float = 1e-6,
+    max_points: int = 50_000,
+    outcome: int | None = None,
 ) -> Density:
     """:meth:`Density.of`, fitted once for each model and settings: recourse is planned and judged with the same."""
     fitted = _densities.setdefault(mlmodel, {})

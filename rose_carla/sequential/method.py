@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -74,8 +73,6 @@ class Sequential(Method):
     """
 
     settings: SequentialSettings
-    #: Most seconds that the walks of people who are planned for together may take.
-    _timeout: float = math.inf
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(mlmodel, hyperparams)
@@ -83,6 +80,7 @@ class Sequential(Method):
         self.space = ActionSpace.of(mlmodel, s.action_unit, s.multiples, s.monotone)
         self.plans: dict[Hashable, np.ndarray] = {}
         self.task = self._task()
+        self.border = self.task.border
         if s.fit:
             self.fit()
 
@@ -96,6 +94,10 @@ class Sequential(Method):
 
     def _cost(self) -> StateCost | None:
         """What being in a state costs, if anything."""
+        return None
+
+    def _deadline(self) -> Deadline | None:
+        """When the walks of people who are planned for together end, if ever."""
         return None
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
@@ -155,8 +157,18 @@ class Sequential(Method):
         self.policy_, self.slope_ = policy, slope
         self.planner = self._planner(policy, slope)
 
+    def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
+        """Where the plans lead, one row for each factual under its label; NaN where no plan was found.
+
+        Rows that are accepted already come back as they are, with an empty plan. The actions are in :attr:`plans`.
+        """
+        ends = super().get_counterfactuals(factuals)
+        nothing = np.empty((0, ends.shape[1]))
+        found = ends.index[ends.notna().all(axis=1)]
+        self.plans = {label: self.plans.get(label, nothing) for label in found}
+        return ends
+
     def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
-        """Where the plans lead; the actions are in :attr:`plans`."""
         planned = self._planned(rows)
         self.plans = {label: plan for label, plan, ok in zip(labels, planned.plans, planned.found, strict=True) if ok}
         return np.where(planned.found[:, None], planned.ends, np.nan)
@@ -197,7 +209,7 @@ class Sequential(Method):
         for start in range(0, len(turned_down), _TOGETHER):
             part = turned_down[start : start + _TOGETHER]
             generators = _generators(rows[part], self.settings.seed, _PLANNING)
-            some = self.planner.plan(rows[part], generators, Deadline(self._timeout))
+            some = self.planner.plan(rows[part], generators, self._deadline())
             ends[part], found[part], rates[part] = some.ends, some.found, some.rates
             for row, plan in zip(part, some.plans, strict=True):
                 plans[row] = plan
