@@ -12,6 +12,8 @@ from rose_carla.errors import PlanError, RoseCarlaError, unknown_name
 
 Self = TypeVar("Self", bound="Hyperparameters")
 
+#: What CARLA writes for an option that may be left out.
+_OPTIONAL = "_optional_"
 #: Key under which a field keeps what its value may be.
 _RULE = "rule"
 
@@ -37,7 +39,7 @@ def number(
     words = [f"{name} {bound:g}" for name, bound in bounds.items() if math.isfinite(bound)]
     rule = _Rule(
         lambda value: (
-            isinstance(value, (int, float, np.number))
+            isinstance(value, (int, float))
             and not isinstance(value, bool)
             and above < value < below
             and least <= value <= most
@@ -48,9 +50,9 @@ def number(
 
 
 def whole(default: int, *, least: int = 1) -> Any:
-    """A field for a whole number."""
+    """A field for a whole number, at most what fits into 63 bits."""
     rule = _Rule(
-        lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least,
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63,
         f"a whole number of at least {least}",
     )
     return dataclasses.field(default=default, metadata={_RULE: rule})
@@ -58,8 +60,14 @@ def whole(default: int, *, least: int = 1) -> Any:
 
 def flag(default: bool) -> Any:
     """A field for True or False."""
-    rule = _Rule(lambda value: isinstance(value, (bool, np.bool_)), "True or False")
+    rule = _Rule(lambda value: isinstance(value, bool), "True or False")
     return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def maybe() -> Any:
+    """A field for True, False or None, which is the default: it depends."""
+    rule = _Rule(lambda value: value is None or isinstance(value, bool), "True, False or None")
+    return dataclasses.field(default=None, metadata={_RULE: rule})
 
 
 def mapping() -> Any:
@@ -74,6 +82,7 @@ def numbers(default: tuple[float, ...], *, least: float, words: str) -> Any:
         lambda value: (
             isinstance(value, (tuple, list))
             and len(value) > 0
+            and not any(isinstance(each, bool) for each in value)
             and all(isinstance(each, (int, float)) and least <= each < math.inf for each in value)
         ),
         words,
@@ -106,6 +115,7 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         for each in self._fields():
+            object.__setattr__(self, each.name, _plain(getattr(self, each.name)))
             rule, value = each.metadata.get(_RULE), getattr(self, each.name)
             if rule is not None and not rule.allows(value):
                 raise self.error(f"{each.name} has to be {rule.words}, got {value!r}.")
@@ -147,10 +157,18 @@ class Hyperparameters:
         preset: Mapping[str, Any] = {}
         if "preset" in chosen:
             name = chosen.pop("preset")
-            if name not in cls.presets:
+            if not isinstance(name, str) or name not in cls.presets:
                 raise cls.error(unknown_name("preset", name, cls.presets))
             preset = cls.presets[name]
+            chosen = {key: _over(preset.get(key), value) for key, value in chosen.items()}
+        chosen = {key: None if value == _OPTIONAL else value for key, value in chosen.items()}
         return cls(**{**(defaults or {}), **preset, **chosen})
+
+    @classmethod
+    def carla_defaults(cls, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """CARLA's ``_DEFAULT_HYPERPARAMS``, in which None would stand for an option that has to be given."""
+        values = cls(**defaults).as_dict()
+        return {name: _OPTIONAL if value is None else value for name, value in values.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as for JSON."""
@@ -159,3 +177,19 @@ class Hyperparameters:
             name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
             for name, value in values.items()
         }
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's own, also inside of lists and mappings."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(each) for each in value)
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, Mapping) else value
+
+
+def _over(preset: Any, value: Any) -> Any:
+    """A value over a preset's; mappings key by key."""
+    return {**preset, **value} if isinstance(preset, Mapping) and isinstance(value, Mapping) else value

@@ -40,7 +40,7 @@ class Method(RecourseMethod):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "settings_class" in vars(cls) or "_own_defaults" in vars(cls):
-            cls._DEFAULT_HYPERPARAMS = cls.settings_class(**cls._own_defaults).as_dict()
+            cls._DEFAULT_HYPERPARAMS = cls.settings_class.carla_defaults(cls._own_defaults)
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         if not isinstance(mlmodel, MLModel):
@@ -64,7 +64,13 @@ class Method(RecourseMethod):
             If the factuals cannot be used; the message says why.
         """
         ends = encoded_rows(self._mlmodel, factuals).copy()
-        refused = probability(self._mlmodel)(ends) <= self.border
+        chances = probability(self._mlmodel)(ends)
+        if np.isnan(chances).any():
+            labels = ", ".join(map(str, factuals.index[np.isnan(chances)][:5]))
+            raise ModelError(
+                f"The classifier predicts no number for rows {labels}: check its weights and their values."
+            )
+        refused = chances <= self.border
         ends[refused] = self._find(ends[refused], list(factuals.index[refused]))
         return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
 

@@ -234,7 +234,7 @@ def table() -> str:
     for run in CARLA_RUNS:
         extras = dict.fromkeys(extra for need in run.needs for extra in OPTIONAL_PACKAGES[need][0].split(","))
         measures = "all" if run.every_measure else "all but constraint violation"
-        broken = ", ".join([*run.breaks, *(f"{name} (at times)" for name in run.may_break)]) or "nothing"
+        broken = "; ".join([*run.breaks, *(f"{name} (at times)" for name in run.may_break)]) or "nothing"
         cells = [run.method, run.model, ", ".join(extras) or "none", measures, broken, run.note]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

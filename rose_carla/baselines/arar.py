@@ -144,8 +144,9 @@ class Arar(GradientMethod):
         rng: np.random.Generator,
         confidence: float,
     ) -> InvalidationRate:
-        """Share of random points on the sphere around the ends that are not favourable."""
-        away = rng.standard_normal((n_samples, factuals.shape[1]))
+        """Share of points on the sphere around the ends, random ones and the worst, that are not favourable."""
+        assert self._linear is not None
+        away = np.vstack([rng.standard_normal((n_samples - 1, factuals.shape[1])), -self._linear[0]])
         away *= self.settings.epsilon / np.linalg.norm(away, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
         failures = np.array([(~accepts(end + away)).sum() for end in ends_of(factuals, plans)])

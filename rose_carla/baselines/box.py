@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups, valid_encodings
+from rose_carla.errors import PlanError, unknown_name
 
 #: What gradient methods do with categorical columns.
 CATEGORIES = ("valid", "fixed", "relaxed")
@@ -28,15 +29,21 @@ class Box:
     ----------
     mutable : (d,) tensor of bool
         Columns that may change.
+    categorical : (d,) tensor of bool
+        Columns of categorical features.
     """
 
     def __init__(self, mlmodel: MLModel, categories: str = "valid", clamp: bool = True) -> None:
         data, order = mlmodel.data, mlmodel.feature_input_order
+        if categories not in CATEGORIES:
+            raise PlanError(unknown_name("treatment of categories", categories, CATEGORIES))
         self.clamp = clamp
         self.mutable = torch.ones(len(order), dtype=torch.bool)
+        self.categorical = torch.zeros(len(order), dtype=torch.bool)
         self._groups: list[tuple[torch.Tensor, torch.Tensor]] = []
         binary: list[int] = []
         for feature, columns in feature_groups(data, order).items():
+            self.categorical[columns] = feature in data.categorical
             fixed = feature in data.immutables or (feature in data.categorical and categories == "fixed")
             if fixed:
                 self.mutable[columns] = False

@@ -13,6 +13,8 @@ from rose_carla.baselines.one_shot import OneShot, OneShotSettings
 from rose_carla.deadline import Deadline
 from rose_carla.hyperparameters import flag, number, whole
 from rose_carla.models import favourable
+from rose_carla.models.training import one_thread
+from rose_carla.noise.threads import share_out
 from tqdm.auto import tqdm
 
 #: Perturbed rows that are classified together: more of them do not fit into a cache.
@@ -91,13 +93,14 @@ class Cogs(OneShot):
         self._accepts = favourable(mlmodel)
 
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
-        evolution = _Evolution(self, rows)
-        for _ in range(self.settings.n_generations):
-            if deadline.passed or not len(evolution.people):
-                break
-            bar.update(evolution.advance())
+        with one_thread():  # of torch: candidates are shared out among threads that do not spin while they wait
+            evolution = _Evolution(self, rows, deadline)
+            for _ in range(self.settings.n_generations):
+                if deadline.passed or not len(evolution.people):
+                    break
+                bar.update(evolution.advance())
         bar.update(len(evolution.people))
-        return evolution.ends()
+        return evolution.found
 
     def plain_costs(self, candidates: np.ndarray, factuals: np.ndarray) -> np.ndarray:
         """What candidates (b, p, f) cost for factuals (b, f): distance, number of changes and setbacks, as genes."""
@@ -119,6 +122,7 @@ class Cogs(OneShot):
         rng: np.random.Generator,
         least: np.ndarray | float = 0.0,
         times: int = 1,
+        deadline: Deadline | None = None,
     ) -> np.ndarray:
         """Share (c,) of perturbations of unchanged features that keep the outcome of candidates (c, f), as genes.
 
@@ -130,6 +134,8 @@ class Cogs(OneShot):
             Scores below that are of no interest: somebody who cannot reach it any more gets 0.
         times
             How many times ``n_samples`` perturbations to take.
+        deadline
+            When to stop: who has not been looked at by then gets 0.
         """
         s, genes = self.settings, self.genes
         n_samples = times * s.n_samples
@@ -140,12 +146,22 @@ class Cogs(OneShot):
         allowed = n_samples * (1 - np.broadcast_to(least, len(candidates)))
         for some in (draws[:_FIRST], draws[_FIRST:]):
             left = np.flatnonzero(lost <= allowed)
-            step = max(1, _TOGETHER // max(len(some), 1))
-            for first in range(0, len(left) if len(some) else 0, step):
-                part = left[first : first + step]
-                perturbed = genes.perturbed(candidates[part], unchanged[part], some, s.decrease, s.increase)
-                kept = self._accepts(perturbed.reshape(-1, genes.width)).reshape(len(part), len(some))
-                lost[part] += (kept != outcomes[part, None]).sum(axis=1)
+
+            def look(first: int, last: int, some: np.ndarray = some, left: np.ndarray = left) -> None:
+                step = max(1, _TOGETHER // len(some))
+                for start in range(first, last, step):
+                    part = left[start : min(start + step, last)]
+                    if deadline is not None and deadline.passed:
+                        lost[part] = n_samples + 1
+                        continue
+                    perturbed = genes.perturbed(candidates[part], unchanged[part], some, s.decrease, s.increase)
+                    kept = self._accepts(perturbed.reshape(-1, genes.width)).reshape(len(part), len(some))
+                    lost[part] += (kept != outcomes[part, None]).sum(axis=1)
+
+            if len(left) and len(some):
+                # of models in other frameworks it is not known whether they may be asked from several threads at once
+                work = len(left) * some.size if self._mlmodel.backend == "pytorch" else 0
+                share_out(len(left), work, look)
         return np.where(lost <= allowed, 1 - lost / n_samples, 0.0)
 
 
@@ -157,9 +173,15 @@ class _Evolution:
     """The populations of b people, which are evolved together on common random numbers.
 
     Whoever else is in the batch, a person's candidates are the same: the random numbers are those of the generation.
+
+    Attributes
+    ----------
+    found : (b, d) array
+        The best valid candidate of everybody so far, as rows; NaN where there is none.
     """
 
-    def __init__(self, method: Cogs, rows: np.ndarray) -> None:
+    def __init__(self, method: Cogs, rows: np.ndarray, deadline: Deadline) -> None:
+        self.deadline = deadline
         self.method, self.settings, self.genes = method, method.settings, method.genes
         self.rng = np.random.default_rng(self.settings.seed)
         self.rows = rows
@@ -200,10 +222,6 @@ class _Evolution:
                 setattr(self, name, getattr(self, name)[~done])
         return int(done.sum())
 
-    def ends(self) -> np.ndarray:
-        """The best valid candidate of everybody as rows; NaN where there is none."""
-        return self.found
-
     def _with_own(self, candidates: np.ndarray) -> np.ndarray:
         """Immutable features are the factual's own."""
         return np.where(self.genes.mutable, candidates, self.factuals[:, None, :])
@@ -238,7 +256,9 @@ class _Evolution:
         costs = np.where(valid, costs, costs + 1)
         people, numbers = np.nonzero(costs < limits[:, None])
         least = 1 - 2 * (limits[people] - costs[people, numbers])
-        scores = method.k_robustness(candidates[people, numbers], self.factuals[people], self.rng, least)
+        scores = method.k_robustness(
+            candidates[people, numbers], self.factuals[people], self.rng, least, 1, self.deadline
+        )
         known = np.full(costs.shape, np.inf)
         known[people, numbers] = costs[people, numbers] + (1 - scores) / 2
         return known, valid
@@ -249,7 +269,7 @@ class _Evolution:
         first = np.where(self.valid, self.costs, np.inf).argmin(axis=1)
         again = np.flatnonzero(self.valid[everybody, first] & ~self.confirmed[everybody, first])
         chosen = self.population[again, first[again]]
-        scores = self.method.k_robustness(chosen, self.factuals[again], self.rng, times=_LONGER)
+        scores = self.method.k_robustness(chosen, self.factuals[again], self.rng, times=_LONGER, deadline=self.deadline)
         plain = self.method.plain_costs(chosen[:, None, :], self.factuals[again])[:, 0]
         self.costs[again, first[again]] = plain + (1 - scores) / 2
         self.confirmed[again, first[again]] = True

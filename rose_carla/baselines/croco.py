@@ -43,7 +43,9 @@ class CrocoSettings(OneShotSettings):
     #: Probability t from which on a point is favourable.
     threshold: float = number(0.5, above=0, below=1)
     #: Weights lambda of the distance, one round each; the published ones end at 0.25.
-    distance_weights: tuple[float, ...] = numbers((1.0, 0.75, 0.5, 0.25, 0.0), least=0, words="numbers from 0 on")
+    distance_weights: tuple[float, ...] = numbers(
+        (1.0, 0.75, 0.5, 0.25, 0.0), least=0, words="a list of numbers from 0 on"
+    )
     #: Step size of Adam.
     learning_rate: float = number(0.01, above=0)
     #: Steps to a round.
@@ -57,6 +59,8 @@ class CrocoSettings(OneShotSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.reference_quirks and not any(weight > 0 for weight in self.distance_weights):
+            raise PlanError("With reference_quirks some of distance_weights have to be above 0: they do not end at 0.")
         least = self.slack / (1 - self.threshold)
         if self.target <= least:
             raise PlanError(
@@ -120,11 +124,14 @@ class Croco(GradientMethod):
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks
         generator = torch.Generator().manual_seed(s.seed)
+        box = Box(self._mlmodel, "fixed", clamp=False) if quirks else Box(self._mlmodel)
+        # with quirks noisy categories are rounded, which takes their noise away
+        spread = s.variance**0.5 * (~box.categorical if quirks else torch.ones(rows.shape[1]))
         n_gradient = s.n_samples if quirks else s.n_gradient
         check = s.variance**0.5 * torch.randn(s.n_samples, rows.shape[1], generator=generator)
 
         def objective(look: Look) -> torch.Tensor:
-            noise = s.variance**0.5 * torch.randn(n_gradient, rows.shape[1], generator=generator)
+            noise = spread * torch.randn(n_gradient, rows.shape[1], generator=generator)
             found = bound(theta(self._logit, look.points, noise), s.slack, s.threshold)
             return (found - s.target) ** 2 + torch.sigmoid(-self._logit(look.points)) ** 2
 
@@ -138,7 +145,6 @@ class Croco(GradientMethod):
                 good[chosen] = found < s.target + _TOLERANCE + more
             return good
 
-        box = Box(self._mlmodel, "fixed" if quirks else "valid")
         weights = tuple(weight for weight in s.distance_weights if weight > 0 or not quirks)
         schedule = Schedule(weights, s.n_steps, s.learning_rate, s.patience, 0 if quirks else s.stall, not quirks)
         return descend(rows, objective, accept, box, schedule, deadline, bar)

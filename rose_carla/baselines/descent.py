@@ -30,13 +30,10 @@ class Look:
         (b, d) where they are, with valid categories.
     rows
         (b,) which of the people they are.
-    step
-        Number of the step: the same for everybody, so that noise may depend on it.
     """
 
     points: torch.Tensor
     rows: torch.Tensor
-    step: int
 
 
 #: The robust loss (b,) of a look, without the term for the distance.
@@ -141,11 +138,10 @@ def descend(
     ends = torch.full_like(start, torch.nan)
     people = _People(start)
     weights = torch.tensor(schedule.weights)
-    step = 0
     with one_thread(), torch.enable_grad():
         while len(people.rows) and not deadline.passed:
             relaxed = people.points.detach().requires_grad_()
-            look = Look(box.valid(relaxed), people.rows, step)
+            look = Look(box.valid(relaxed), people.rows)
             distance = (relaxed - people.start).abs().sum(dim=1)
             loss = objective(look) + weights[people.round] * distance
             (gradient,) = torch.autograd.grad(loss.sum(), relaxed)
@@ -154,7 +150,6 @@ def descend(
                 moved = people.move(torch.nan_to_num(gradient) * box.mutable, schedule.learning_rate)
                 people.points = box.inside(moved, people.start)
                 _advance(people, schedule, bar)
-            step += 1
     return _onto(rows, (ends - start).double().numpy(), box.clamp)
 
 
@@ -170,7 +165,7 @@ def _look(
     cost = (points - people.start).abs().sum(dim=1)
     chosen = torch.nonzero(looked_at & (cost < people.cost)).squeeze(1)
     if len(chosen):
-        part = Look(points[chosen], look.rows[chosen], look.step)
+        part = Look(points[chosen], look.rows[chosen])
         better = chosen[accept(part, (loss - people.loss).abs()[chosen])]
         people.cost[better] = cost[better]
         ends[people.rows[better]] = points[better]

@@ -26,7 +26,7 @@ class FastARSettings(SequentialSettings):
     #: Sizes of moves that the policy chooses from, in units.
     multiples: tuple[int, ...] = (1,)
     #: Probability at which somebody is done; above 0.5 the ablation that keeps a margin instead of standing noise.
-    margin: float = number(0.5, above=0, below=1)
+    margin: float = number(0.5, least=0.5, below=1)
     #: Weight lambda of the distance to the nearest training row.
     density_weight: float = number(0.1, least=0)
     #: Most seconds of training, and of a search; people who are searched for together share them.
@@ -50,10 +50,11 @@ class FastAR(Sequential):
     The reward of an action that leads to s is
 
     .. math::
-        r = \begin{cases} R & p(s) \ge 0.5 \text{, the end} \\ p(s) & \text{otherwise} \end{cases}
+        r = \begin{cases} R & p(s) > 0.5 \text{, the end} \\ p(s) & \text{otherwise} \end{cases}
         \quad - \lambda \min_i \lVert s - x_i \rVert_1
 
-    with the training rows x_i; moves out of [0, 1] are masked. With ``margin`` instead of 0.5 it is the margin-inflated
+    with the training rows x_i; moves out of [0, 1] are masked. As in ROSE, the size of an action is time: setting a
+    category is discounted like the units of its change. With ``margin`` instead of 0.5 it is the margin-inflated
     ablation: what keeping a distance to the border does without any knowledge of noise.
 
     Parameters
@@ -92,7 +93,11 @@ class FastAR(Sequential):
         return Deadline(self.settings.timeout)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
-        return [(self.task.robustness, {"max_seconds": max(self.settings.timeout, 1e-9)})]
+        return [(self.task.robustness, {"entropy": 0.01, "max_seconds": max(self.settings.timeout, 1e-9)})]
+
+    def _no_plan(self, rate: float) -> str:
+        s = self.settings
+        return f"the policy does not get there within {s.max_actions} actions, or not in time ({s.timeout:g} s)"
 
     def _planner(self, policy: ActorCritic, slope: float) -> Planner:
         s = self.settings

@@ -84,7 +84,7 @@ class Genes:
     ) -> np.ndarray:
         """Perturbations (n, m, d) of the ``chosen`` genes (n, f) by ``draws`` (m, f) in [0, 1], as encoded rows.
 
-        Values move by up to ``decrease`` and ``increase`` but not out of [0, 1]; categories become any.
+        Values move by up to ``decrease`` and ``increase`` but do not leave [0, 1]; categories become any.
         """
         moves = np.where(self.categorical, 0.0, draws * (increase + decrease) - decrease) @ self.membership
         categories = self.decode(np.where(self.categorical, self._drawn(draws), 0.0))
@@ -112,5 +112,9 @@ def _perturb(
             for j in range(rows.shape[1]):
                 value = rows[i, j]
                 if chosen[i, j]:
-                    value = categories[k, j] if categorical[j] else min(max(value + moves[k, j], 0.0), 1.0)
+                    value = (
+                        categories[k, j]
+                        if categorical[j]
+                        else min(max(value + moves[k, j], min(value, 0.0)), max(value, 1.0))
+                    )
                 perturbed[i, k, j] = value

@@ -64,8 +64,9 @@ def cheapest_change(
 
     .. math:: \min \lVert a \rVert_1 \quad \text{s.t.} \quad w \cdot a \ge c, \quad x + a \in [0, 1]^d
 
-    with valid categories and immutable features as they are. Continuous features are filled in the order of |w|; of
-    the choices of categories those are tried that no other beats in both cost and gain.
+    with valid categories and immutable features as they are; values that are outside [0, 1] may stay there. Continuous
+    features are filled in the order of |w|; of the choices of categories those are tried that no other beats in both
+    cost and gain.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import Hyperparameters, flag, number, whole
+from rose_carla.hyperparameters import Hyperparameters, flag, maybe, number, whole
 from rose_carla.method import Method
 from rose_carla.models import probability
 from tqdm.auto import tqdm
@@ -27,7 +27,7 @@ class OneShotSettings(Hyperparameters):
     #: Behave as the published implementation does, where that differs; docs/baselines.md says how.
     reference_quirks: bool = flag(False)
     #: Show a progress bar; None: if it goes to a terminal.
-    progress: bool | None = None
+    progress: bool | None = maybe()
 
 
 class OneShot(Method):

@@ -45,6 +45,8 @@ class ProbeSettings(OneShotSettings):
     #: Steps to a round, and rounds.
     n_steps: int = whole(1000)
     n_rounds: int = whole(2)
+    #: Steps for which a cheaper point is looked for after the first one that is accepted.
+    patience: int = whole(20, least=0)
     #: Steps without a falling loss after which a round ends before its time.
     stall: int = whole(100)
     #: Noisy versions in the Monte Carlo check.
@@ -79,7 +81,7 @@ class Probe(GradientMethod):
         D(x') = 1 - \Phi\left(\frac{g(x')}{\sigma \lVert \nabla g(x') \rVert_2}\right)
 
     by Adam, with binary cross-entropy as loss. A point is accepted when it is favourable and its invalidation rate, by
-    formula and by Monte Carlo, is below r + tolerance; where none is, lambda is lowered.
+    formula and by Monte Carlo, is below r + tolerance; where none is, lambda is lowered. The cheapest is kept.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ class Probe(GradientMethod):
         falling = [s.distance_weight - _LESS * k for k in range(n_rounds)]
         weights = falling if quirks else [max(weight, 0.0) for weight in falling]
         box = Box(self._mlmodel, "relaxed", clamp=False) if quirks else Box(self._mlmodel)
-        schedule = Schedule(tuple(weights), n_steps, s.learning_rate, 0, 0 if quirks else s.stall, not quirks)
+        schedule = Schedule(tuple(weights), n_steps, s.learning_rate, s.patience, 0 if quirks else s.stall, not quirks)
         return descend(rows, objective, accept, box, schedule, deadline, bar)
 
     def claim(self) -> Claim:

@@ -112,10 +112,12 @@ class Roar(GradientMethod):
         rng: np.random.Generator,
         confidence: float,
     ) -> InvalidationRate:
-        """Share of random shifts, corners of the box of shifts, under which the ends are not favourable."""
+        """Share of shifts, random corners of the box of shifts and the worst one, that make the ends unfavourable."""
         assert self._linear is not None
         weights, bias = self._linear
-        shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples, len(weights) + 1))
-        logits = ends_of(factuals, plans) @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
-        failures = (logits <= 0).sum(axis=1)
+        shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples - 1, len(weights) + 1))
+        ends = ends_of(factuals, plans)
+        logits = ends @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
+        worst = ends @ weights + bias - self.settings.max_shift * (np.abs(ends).sum(axis=1) + 1)
+        failures = (logits <= 0).sum(axis=1) + (worst <= 0)
         return InvalidationRate.of(failures, n_samples, confidence)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import torch
 from carla.models.api import MLModel
 from rose_carla.errors import ModelError
-from rose_carla.models.network import Network
 
 #: From encoded rows (n, d) as a tensor to logits (n,).
 Logit = Callable[[torch.Tensor], torch.Tensor]
@@ -16,8 +15,8 @@ Logit = Callable[[torch.Tensor], torch.Tensor]
 def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     """Function from encoded rows (n, d), a tensor, to g = log p1 - log p0, differentiable; above 0 is favourable.
 
-    Of our own networks it is the difference of the values before the softmax, exact however sure the network is; of
-    others the logarithms of their probabilities, which is exact until these are rounded to 0.
+    If the module has a method ``logit``, as our networks and wrapped modules do, it is that: exact however sure the
+    classifier is. Of others it is the logarithms of their probabilities, which is exact until these are rounded to 0.
 
     Parameters
     ----------
@@ -47,26 +46,30 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
             "wrap a torch module with models.wrap, or use a method that asks for predictions only, such as Cogs, "
             "FastAR, RoseOne or RoseMul."
         )
-    parameter = next(module.parameters())
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        raise ModelError(f"{method}: the torch model has no parameters, so nothing can have been trained.")
 
     def g(rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.to(parameter.dtype)
-        if isinstance(module, Network):
-            return module.logit(rows)
+        rows = rows.to(parameter)
+        own: Logit | None = getattr(module, "logit", None)
+        if own is not None:
+            return own(rows).cpu()
         probabilities = module(rows)
-        least = torch.finfo(probabilities.dtype).tiny
-        logarithms = probabilities.clamp_min(least).log()
-        return logarithms[:, 1] - logarithms[:, 0]
+        logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+        return (logarithms[:, 1] - logarithms[:, 0]).cpu()
 
-    width = len(mlmodel.feature_input_order)
     with torch.enable_grad():
-        some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+        some = torch.full((2, len(mlmodel.feature_input_order)), 0.5, dtype=parameter.dtype, requires_grad=True)
         values = g(some)
-    if values.shape != (2,):
-        raise ModelError(f"{method}: the torch model returns shape {tuple(module(some).shape)} for 2 rows, not (2, 2).")
-    if not values.requires_grad:
+        if values.shape != (2,):
+            raise ModelError(
+                f"{method}: the torch model's logits of 2 rows have shape {tuple(values.shape)}, not (2,)."
+            )
+        known = values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
+    if not known:
         raise ModelError(
             f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
-            "detaches, or computes outside torch."
+            "detaches, ignores it, or computes outside torch."
         )
     return g

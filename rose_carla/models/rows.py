@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
+from rose_carla.datasets import project_categories
 from rose_carla.errors import DataError
+
+#: Encodings that are off by less are valid.
+_ROUNDING = 1e-6
 
 
 def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
@@ -14,7 +18,8 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
     Raises
     ------
     DataError
-        If columns are missing, a value is missing or infinite, a row label occurs twice or there is no row.
+        If columns are missing, a value is missing or infinite, a category is none, a row label occurs twice or there is
+        no row.
     """
     if not isinstance(frame, pd.DataFrame):
         raise DataError(f"Expected a DataFrame of encoded rows, got {type(frame).__name__}.")
@@ -33,6 +38,13 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
         rows = frame[order].to_numpy(dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(f"The factuals hold values that are no numbers ({error}): pass encoded rows.") from error
+    off = np.abs(project_categories(mlmodel.data, order, rows) - rows).max(axis=1, initial=0.0) > _ROUNDING
+    if off.any():
+        labels = ", ".join(map(str, frame.index[off][:5]))
+        raise DataError(
+            f"Categorical features of the factuals are at no valid encoding in rows {labels}: encode them with "
+            "data.transform(raw_rows), or move them to the nearest one with datasets.nearest_valid(data, rows)."
+        )
     broken = ~np.isfinite(rows).all(axis=1)
     if broken.any():
         labels = ", ".join(map(str, frame.index[broken][:5]))

@@ -118,9 +118,21 @@ class TwoProbabilities(torch.nn.Module):
         self.module = module
         self.output = output
 
+    def logit(self, x: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the odds of the favourable outcome, shape (n,), exact if the module returns logits."""
+        values = self._values(x)
+        if values.dim() == 2 and values.shape[1] == 2:
+            values = values if self.output == "logit" else values.clamp_min(torch.finfo(values.dtype).tiny).log()
+            return values[:, 1] - values[:, 0]
+        values = values.reshape(-1)
+        return values if self.output == "logit" else torch.logit(values, torch.finfo(values.dtype).eps)
+
+    def _values(self, x: torch.Tensor) -> torch.Tensor:
+        return self.module(x.to(next(self.module.parameters()).dtype))
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Probabilities of the two outcomes."""
-        values = self.module(x.to(next(self.module.parameters()).dtype))
+        values = self._values(x)
         if values.dim() == 2 and values.shape[1] == 2:
             return torch.softmax(values, dim=-1) if self.output == "logit" else values
         values = values.reshape(-1)

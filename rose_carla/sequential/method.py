@@ -80,7 +80,6 @@ class Sequential(Method):
         self.space = ActionSpace.of(mlmodel, s.action_unit, s.multiples, s.monotone)
         self.plans: dict[Hashable, np.ndarray] = {}
         self.task = self._task()
-        self.border = self.task.border
         if s.fit:
             self.fit()
 
@@ -205,7 +204,7 @@ class Sequential(Method):
         n, width = rows.shape
         plans, ends = [np.empty((0, width))] * n, rows.copy()
         found, rates = np.ones(n, dtype=bool), np.zeros(n)
-        turned_down = np.flatnonzero(self.task.probability(rows) <= self.task.border)
+        turned_down = np.flatnonzero(self.task.probability(rows) <= self.border)
         for start in range(0, len(turned_down), _TOGETHER):
             part = turned_down[start : start + _TOGETHER]
             generators = _generators(rows[part], self.settings.seed, _PLANNING)
@@ -247,11 +246,15 @@ class Sequential(Method):
     def _reason(self, steps: tuple[PlanStep, ...], found: bool, rate: float) -> str:
         if found:
             return "" if steps else "accepted already, nothing needs to change"
+        return f"no plan found: {self._no_plan(rate)}"
+
+    def _no_plan(self, rate: float) -> str:
+        """Why there is no plan, given the lowest invalidation rate seen."""
         if rate >= 1:
-            return "no plan found: no state in reach is classified favourably"
+            return "no state in reach is classified favourably"
         return (
-            f"no plan found: the most robust one seen fails in {rate:.0%} of noisy tries, and below "
-            f"{self.task.limit:.0%} is asked for (tau = {self.task.tau:g})"
+            f"the most robust one seen fails in {rate:.0%} of noisy tries, and below {self.task.limit:.0%} is asked "
+            f"for (tau = {self.task.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rose_carla.errors import PlanError
-from rose_carla.hyperparameters import Hyperparameters, flag, mapping, number, whole
+from rose_carla.hyperparameters import Hyperparameters, flag, mapping, maybe, number, whole
 from rose_carla.policy import PPOSettings
 
 
@@ -34,7 +34,7 @@ class SequentialSettings(Hyperparameters):
     #: Train when the method is made; otherwise call ``fit()``.
     fit: bool = flag(True)
     #: Show progress bars; None: if they go to a terminal.
-    progress: bool | None = None
+    progress: bool | None = maybe()
 
     def __post_init__(self) -> None:
         super().__post_init__()
