@@ -115,10 +115,11 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         for each in self._fields():
-            object.__setattr__(self, each.name, _plain(getattr(self, each.name)))
-            rule, value = each.metadata.get(_RULE), getattr(self, each.name)
+            rule, given = each.metadata.get(_RULE), getattr(self, each.name)
+            value = _plain(given)
             if rule is not None and not rule.allows(value):
-                raise self.error(f"{each.name} has to be {rule.words}, got {value!r}.")
+                raise self.error(f"{each.name} has to be {rule.words}, got {given!r}.")
+            object.__setattr__(self, each.name, value)
 
     @classmethod
     def _fields(cls) -> tuple[dataclasses.Field[Any], ...]:

@@ -143,7 +143,7 @@ class Cogs(OneShot):
         outcomes = self._accepts(genes.decode(candidates)) if len(candidates) else np.empty(0, dtype=bool)
         unchanged = ~genes.changed(candidates, factuals)
         lost = np.zeros(len(candidates), dtype=int)
-        allowed = n_samples * (1 - np.broadcast_to(least, len(candidates)))
+        allowed = n_samples * (1 - np.broadcast_to(least, len(candidates))) + 1e-9  # 1 - 0.9 is below 0.1
         for some in (draws[:_FIRST], draws[_FIRST:]):
             left = np.flatnonzero(lost <= allowed)
 
