@@ -211,7 +211,9 @@ def contract_failures(method: Any, factuals: pd.DataFrame, mlmodel: MLModel | No
         return {"shape": failures["input not mutated"]}
     first = runs[0]
     if drew and drew[0]:
-        failures["seeds are local"] = "it draws from global random generators: take a seed, and a generator of its own"
+        failures["seeds are local"] = (
+            "it draws from global random generators, or seeds them: take a seed, and a generator of its own"
+        )
     for name, check in _OF_ONE_CALL.items():
         attempt(name, lambda check=check: check(first))  # type: ignore[misc]
     attempt("same seed, same result", lambda: _same(first, called(factuals), "a second call"))

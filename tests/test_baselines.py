@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import MISSING, fields
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from carla.recourse_methods.api import RecourseMethod
 from carla.recourse_methods.processing.counterfactuals import merge_default_parameters
 from rose_carla.baselines import Arar, Cogs, Croco, FastAR, Probe, Roar, cogs, one_shot
 from rose_carla.errors import DataError, ModelError, PlanError
+from sklearn.ensemble import RandomForestClassifier
 
 #: Less work than by default, for tests that do not look at quality.
 CHEAP = {
@@ -29,11 +31,7 @@ CHEAP = {
 GRADIENT = (Arar, Croco, Probe, Roar)
 ONE_SHOT = (*GRADIENT, Cogs)
 
-
-def name_of(kind):
-    return kind.__name__
-
-
+name_of = attrgetter("__name__")
 every = pytest.mark.parametrize("kind", CHEAP, ids=name_of)
 
 
@@ -58,8 +56,6 @@ def ready(compas_ann):
 
 @pytest.fixture(scope="module")
 def forest(compas, encoded):
-    from sklearn.ensemble import RandomForestClassifier
-
     return models.wrap(RandomForestClassifier(20, max_depth=5, random_state=0).fit(*encoded), compas)
 
 
@@ -151,8 +147,7 @@ def test_cogs_returns_its_best_so_far_at_the_deadline(compas_ann, people, monkey
     assert len(told) <= 20
     assert some.notna().any(axis=None)
     monkeypatch.undo()
-    best = Cogs(compas_ann).get_counterfactuals(people)
-    assert not some.equals(best)
+    assert not some.equals(Cogs(compas_ann).get_counterfactuals(people))
 
 
 @pytest.mark.parametrize("kind", GRADIENT, ids=name_of)
@@ -295,6 +290,7 @@ def test_the_progress_bar_counts_everybody_once(kind, compas_ann, people, accept
         (lambda frame: frame.drop(columns="age"), "lack the columns age"),
         (lambda frame: frame.head(0), "no rows"),
         (lambda frame: frame.assign(age=np.nan), "missing or infinite"),
+        (lambda frame: frame.assign(c_charge_degree_M=0.5), "no valid encoding"),
         (lambda frame: frame.set_axis([1] * len(frame)), "occur twice"),
     ],
 )

@@ -254,3 +254,27 @@ def test_more_generations_never_make_it_worse(compas_ann):
     # up to what 256 samples in the second look may be off by
     assert (np.diff(costs, axis=0) < 0.03).all()
     assert costs[2].mean() < 0.8 * costs[0].mean()
+
+
+def test_the_search_goes_on_while_it_gets_better_and_no_longer(compas_ann, monkeypatch):
+    generations = []
+    advance = cogs._Evolution.advance
+    monkeypatch.setattr(cogs._Evolution, "advance", lambda self: generations.append(self.best.copy()) or advance(self))
+    Cogs(compas_ann, {"patience": 5}).get_counterfactuals(models.negative_instances(compas_ann).head(1))
+    best = np.concatenate(generations)
+    assert 10 < len(best) < 100
+    # the last five generations, and no five before them, brought nothing
+    found_last = np.flatnonzero(np.diff(best) < 0)[-1] + 1
+    assert len(best) - found_last == 5
+    assert max(np.diff(np.flatnonzero(np.diff(best, prepend=np.inf) < 0))) <= 5
+
+
+def test_what_does_not_change_stays_to_the_last_bit():
+    """Also where rounding has left a category just off its encoding."""
+    model = mixed([0, 0, 0, 0, 0, 0, 4.0, 4.0], -6.0)
+    factuals = model.data.df.head(6).copy()
+    factuals["glossy_yes"] = np.abs(factuals["glossy_yes"] - 3e-7)
+    starts, ends = array(model, factuals), Cogs(model, {"n_generations": 20}).get_counterfactuals(factuals).to_numpy()
+    assert np.isfinite(ends).all()
+    assert (ends[:, :6] == starts[:, :6]).all()
+    assert (ends[:, 6:] != starts[:, 6:]).any(axis=1).all()

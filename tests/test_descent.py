@@ -220,6 +220,21 @@ def test_at_the_end_of_a_round_only_if_asked_for(model):
     assert asked == [10, 20]
 
 
+def test_who_has_something_begins_no_new_round(model):
+    """Patience may last to the end of the round and not beyond it."""
+    looks = []
+
+    def objective(look):
+        looks.append(look.rows.tolist())
+        return look.points.sum(dim=1)
+
+    def accept(look, change):
+        return look.rows == 1
+
+    run(np.full((2, 6), 0.5), objective, accept, Box(model), Schedule((0.0, 0.0), 10, 0.01, patience=100))
+    assert looks == [[0, 1]] * 10 + [[0]] * 10
+
+
 def test_a_round_without_a_falling_loss_ends_early(model):
     looks = []
 

@@ -111,7 +111,8 @@ class Arar(GradientMethod):
         needed += _ROUNDING * (1 + np.abs(rows @ weights + bias))
         changes, cost = cheapest_change(rows, needed, weights, self._mlmodel)
         bar.update(len(rows))
-        return np.where(np.isfinite(cost)[:, None], rows + changes, np.nan)
+        ends = np.clip(rows + changes, np.minimum(rows, 0.0), np.maximum(rows, 1.0))
+        return np.where(np.isfinite(cost)[:, None], ends, np.nan)
 
     def _descend(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks

@@ -41,7 +41,7 @@ class CrocoSettings(OneShotSettings):
     #: Slack m of the bound.
     slack: float = number(0.1, above=0, below=1)
     #: Probability t from which on a point is favourable.
-    threshold: float = number(0.5, above=0, below=1)
+    threshold: float = number(0.5, least=0.5, below=1)
     #: Weights lambda of the distance, one round each; the published ones end at 0.25.
     distance_weights: tuple[float, ...] = numbers(
         (1.0, 0.75, 0.5, 0.25, 0.0), least=0, words="a list of numbers from 0 on"
@@ -110,7 +110,7 @@ class Croco(GradientMethod):
     Examples
     --------
     >>> from rose_carla import baselines, datasets, models
-    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> model = models.train(datasets.load("compas", all_actionable=True), "linear")
     >>> factuals = models.negative_instances(model).head(5)
     >>> counterfactuals = baselines.Croco(model).get_counterfactuals(factuals)
     >>> bool(models.favourable(model)(counterfactuals.to_numpy()).all())
