@@ -26,7 +26,8 @@ def test_readme_example_runs_as_printed():
 
 
 @pytest.mark.parametrize(
-    "page", ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md", "docs/add_a_method.md"]
+    "page",
+    ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md", "docs/baselines.md", "docs/add_a_method.md"],
 )
 def test_examples_in_the_docs_run(page):
     for example in python_blocks(page):
