@@ -162,7 +162,8 @@ class Hyperparameters:
                 raise cls.error(unknown_name("preset", name, cls.presets))
             preset = cls.presets[name]
             chosen = {key: _over(preset.get(key), value) for key, value in chosen.items()}
-        chosen = {key: None if value == _OPTIONAL else value for key, value in chosen.items()}
+        optional = [key for key, value in chosen.items() if isinstance(value, str) and value == _OPTIONAL]
+        chosen.update(dict.fromkeys(optional))
         return cls(**{**(defaults or {}), **preset, **chosen})
 
     @classmethod
