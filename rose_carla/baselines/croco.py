@@ -13,9 +13,8 @@ from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
 from rose_carla.errors import PlanError
 from rose_carla.hyperparameters import number, numbers, whole
-from rose_carla.mdp import OneOff
-from rose_carla.models import Logit, favourable
-from rose_carla.noise import Claim, GaussianNoise
+from rose_carla.models import Logit
+from rose_carla.noise import Claim
 from tqdm.auto import tqdm
 
 #: By how much the bound may be above its target.
@@ -152,6 +151,4 @@ class Croco(GradientMethod):
     def claim(self) -> Claim:
         """The invalidation rate under Gaussian noise is at most the bound that was asked for."""
         s = self.settings
-        limit = s.target + _TOLERANCE
-        noise = OneOff(favourable(self._mlmodel), GaussianNoise(), s.variance, s.n_samples)
-        return Claim(f"CROCO: Gaussian invalidation rate at most D_t + 0.01 = {limit:g}", limit, noise.judge)
+        return self._gaussian_claim("D_t + 0.01", s.target + _TOLERANCE, s.variance)

@@ -12,9 +12,8 @@ from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.deadline import Deadline
 from rose_carla.hyperparameters import number, whole
-from rose_carla.mdp import OneOff
-from rose_carla.models import Logit, favourable
-from rose_carla.noise import Claim, GaussianNoise
+from rose_carla.models import Logit
+from rose_carla.noise import Claim
 from tqdm.auto import tqdm
 
 #: By how much the weight of the distance falls from one round to the next.
@@ -137,9 +136,7 @@ class Probe(GradientMethod):
     def claim(self) -> Claim:
         """The invalidation rate under Gaussian noise is at most r + tolerance."""
         s = self.settings
-        limit = s.invalidation_target + s.tolerance
-        noise = OneOff(favourable(self._mlmodel), GaussianNoise(), s.variance, s.n_samples)
-        return Claim(f"PROBE: Gaussian invalidation rate at most r + tolerance = {limit:g}", limit, noise.judge)
+        return self._gaussian_claim("r + tolerance", s.invalidation_target + s.tolerance, s.variance)
 
 
 def monte_carlo(g: Logit, points: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
