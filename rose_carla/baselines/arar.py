@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from rose_carla.baselines.box import Box
+from rose_carla.baselines.box import Box, within
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.linear import cheapest_change
@@ -101,18 +101,16 @@ class Arar(GradientMethod):
     settings: ArarSettings
 
     def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
-        quirks = self.settings.reference_quirks
-        if self._linear is None or quirks:
+        if self._linear is None or self.settings.reference_quirks:
             return self._descend(rows, deadline, bar)
         if deadline.passed:
             return np.full(rows.shape, np.nan)
         weights, bias = self._linear
-        needed = self.settings.epsilon * np.linalg.norm(weights) - (rows @ weights + bias)
-        needed += _ROUNDING * (1 + np.abs(rows @ weights + bias))
+        logits = rows @ weights + bias
+        needed = self.settings.epsilon * np.linalg.norm(weights) - logits + _ROUNDING * (1 + np.abs(logits))
         changes, cost = cheapest_change(rows, needed, weights, self._mlmodel)
         bar.update(len(rows))
-        ends = np.clip(rows + changes, np.minimum(rows, 0.0), np.maximum(rows, 1.0))
-        return np.where(np.isfinite(cost)[:, None], ends, np.nan)
+        return np.where(np.isfinite(cost)[:, None], within(rows + changes, rows), np.nan)
 
     def _descend(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
         s, quirks = self.settings, self.settings.reference_quirks

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 from carla.models.api import MLModel
-from rose_carla.datasets import feature_groups, valid_encodings
+from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.errors import PlanError, unknown_name
 
 #: What gradient methods do with categorical columns.
 CATEGORIES = ("valid", "fixed", "relaxed")
+
+
+def within(ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """``ends`` (b, d) with values in [0, 1], or where those of ``rows`` (b, d) were if that is outside; NaN stays."""
+    return np.clip(ends, np.minimum(rows, 0.0), np.maximum(rows, 1.0))
 
 
 class Box:
@@ -38,16 +43,17 @@ class Box:
         if categories not in CATEGORIES:
             raise PlanError(unknown_name("treatment of categories", categories, CATEGORIES))
         self.clamp = clamp
-        self.mutable = torch.ones(len(order), dtype=torch.bool)
+        self.mutable = torch.tensor(mutable_columns(data, order))
         self.categorical = torch.zeros(len(order), dtype=torch.bool)
         self._groups: list[tuple[torch.Tensor, torch.Tensor]] = []
         binary: list[int] = []
         for feature, columns in feature_groups(data, order).items():
             self.categorical[columns] = feature in data.categorical
-            fixed = feature in data.immutables or (feature in data.categorical and categories == "fixed")
-            if fixed:
+            if feature not in data.categorical or feature in data.immutables:
+                continue
+            if categories == "fixed":
                 self.mutable[columns] = False
-            elif feature in data.categorical and categories == "valid":
+            elif categories == "valid":
                 encodings = valid_encodings(data, feature, len(columns))
                 if np.array_equal(encodings, [[0.0], [1.0]]):
                     binary += columns

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from rose_carla.baselines.box import Box
+from rose_carla.baselines.box import Box, within
 from rose_carla.deadline import Deadline
 from rose_carla.models.training import one_thread
 from tqdm.auto import tqdm
@@ -190,4 +190,4 @@ def _advance(people: _People, schedule: Schedule, bar: tqdm) -> None:
 def _onto(rows: np.ndarray, change: np.ndarray, clamp: bool) -> np.ndarray:
     """Changes of single precision put onto rows of double precision, which keep what did not change to the last bit."""
     ends = np.where(change == 0, rows, rows + change)
-    return np.clip(ends, np.minimum(rows, 0.0), np.maximum(rows, 1.0)) if clamp else ends
+    return within(ends, rows) if clamp else ends

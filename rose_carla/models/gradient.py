@@ -12,6 +12,12 @@ from rose_carla.errors import ModelError
 Logit = Callable[[torch.Tensor], torch.Tensor]
 
 
+def log_odds(probabilities: torch.Tensor) -> torch.Tensor:
+    """log p1 - log p0 of probabilities (n, 2); finite also where one of them is rounded to 0."""
+    logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+    return logarithms[:, 1] - logarithms[:, 0]
+
+
 def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     """Function from encoded rows (n, d), a tensor, to g = log p1 - log p0, differentiable; above 0 is favourable.
 
@@ -55,9 +61,7 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
         own: Logit | None = getattr(module, "logit", None)
         if own is not None:
             return own(rows).cpu()
-        probabilities = module(rows)
-        logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
-        return (logarithms[:, 1] - logarithms[:, 0]).cpu()
+        return log_odds(module(rows)).cpu()
 
     with torch.enable_grad():
         some = torch.full((2, len(mlmodel.feature_input_order)), 0.5, dtype=parameter.dtype, requires_grad=True)

@@ -38,6 +38,10 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
         rows = frame[order].to_numpy(dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(f"The factuals hold values that are no numbers ({error}): pass encoded rows.") from error
+    broken = ~np.isfinite(rows).all(axis=1)
+    if broken.any():
+        labels = ", ".join(map(str, frame.index[broken][:5]))
+        raise DataError(f"The factuals hold missing or infinite values in rows {labels}: drop or fill them first.")
     off = np.abs(project_categories(mlmodel.data, order, rows) - rows).max(axis=1, initial=0.0) > _ROUNDING
     if off.any():
         labels = ", ".join(map(str, frame.index[off][:5]))
@@ -45,8 +49,4 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
             f"Categorical features of the factuals are at no valid encoding in rows {labels}: encode them with "
             "data.transform(raw_rows), or move them to the nearest one with datasets.nearest_valid(data, rows)."
         )
-    broken = ~np.isfinite(rows).all(axis=1)
-    if broken.any():
-        labels = ", ".join(map(str, frame.index[broken][:5]))
-        raise DataError(f"The factuals hold missing or infinite values in rows {labels}: drop or fill them first.")
     return rows

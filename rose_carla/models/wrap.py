@@ -13,6 +13,7 @@ from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
 from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, unknown_name
+from rose_carla.models.gradient import log_odds
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
 from sklearn.base import is_classifier
@@ -122,8 +123,7 @@ class TwoProbabilities(torch.nn.Module):
         """Logarithm of the odds of the favourable outcome, shape (n,), exact if the module returns logits."""
         values = self._values(x)
         if values.dim() == 2 and values.shape[1] == 2:
-            values = values if self.output == "logit" else values.clamp_min(torch.finfo(values.dtype).tiny).log()
-            return values[:, 1] - values[:, 0]
+            return values[:, 1] - values[:, 0] if self.output == "logit" else log_odds(values)
         values = values.reshape(-1)
         return values if self.output == "logit" else torch.logit(values, torch.finfo(values.dtype).eps)
 
