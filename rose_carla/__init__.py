@@ -23,6 +23,7 @@ __all__ = [
     "compat",
     "datasets",
     "errors",
+    "experiments",
     "mdp",
     "metrics",
     "models",
@@ -31,6 +32,7 @@ __all__ = [
     "plots",
     "policy",
     "rose",
+    "tables",
 ]
 
 compat.activate()
@@ -39,6 +41,7 @@ _SUBPACKAGES = (
     "baselines",
     "checks",
     "datasets",
+    "experiments",
     "mdp",
     "metrics",
     "models",
@@ -47,6 +50,7 @@ _SUBPACKAGES = (
     "plots",
     "policy",
     "rose",
+    "tables",
 )
 _CLASSES = {"Benchmark": "metrics", "Method": "method", "RoseMul": "rose", "RoseOne": "rose"}
 

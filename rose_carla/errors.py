@@ -30,6 +30,10 @@ class PlanError(RoseCarlaError, ValueError):
     """Recourse cannot be planned as asked."""
 
 
+class ExperimentError(RoseCarlaError, ValueError):
+    """An experiment cannot be run, resumed or shown as asked."""
+
+
 class ContractError(RoseCarlaError, AssertionError):
     """A recourse method does not keep CARLA's contract, or not its own claims."""
 

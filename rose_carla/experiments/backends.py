@@ -1,0 +1,153 @@
+"""Where cells run: in this process or several through joblib, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from rose_carla.errors import ExperimentError, MissingPackageError
+from rose_carla.experiments import code
+from rose_carla.experiments.cells import Cell, Result
+from rose_carla.experiments.work import Outcome, work
+
+#: A cell with the results that it needs.
+Job = tuple[Cell, tuple[Result, ...]]
+#: Seconds to wait for a scheduler.
+_WAIT = 30
+
+
+class Backend(Protocol):
+    """Something that runs cells."""
+
+    #: Whether cells run one at a time with the machine to themselves, so that their times can be compared.
+    alone: bool
+    #: Threads of each cell.
+    n_threads: int
+
+    def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Run all jobs; outcomes come as they are finished, in any order."""
+
+    def close(self) -> None:
+        """Let go of processes and connections."""
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Local:
+    """Cells in ``jobs`` processes of this machine, which share out its cores; one job needs no further process."""
+
+    def __init__(self, jobs: int = 1) -> None:
+        if jobs < 1:
+            raise ExperimentError(f"jobs has to be at least 1, got {jobs}.")
+        self.jobs = jobs
+        self.alone = jobs == 1
+        self.n_threads = max(1, n_cores() // jobs)
+
+    def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Run all jobs; where a process is killed, its cell is tried again before it is given up."""
+        if self.alone:
+            for cell, needed in jobs:
+                yield work(cell, needed, self.n_threads)
+            return
+        left = {cell.key: (cell, needed) for cell, needed in jobs}
+        for _ in range(2):
+            try:
+                for outcome in self._side_by_side(list(left.values()), self.jobs):
+                    del left[outcome.cell.key]
+                    yield outcome
+                return
+            except TerminatedWorkerError:
+                continue  # nobody knows whose process it was
+        for job in list(left.values()):
+            try:
+                yield from self._side_by_side([job], 2)
+            except TerminatedWorkerError as error:
+                message = "The process was killed: the machine may be short of memory, try fewer jobs."
+                yield Outcome(job[0], None, message, f"{message}\n{error}\n", 0.0)
+
+    def _side_by_side(self, jobs: Sequence[Job], n: int) -> Iterator[Outcome]:
+        with joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=self.n_threads):
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+            yield from parallel(joblib.delayed(work)(cell, needed, self.n_threads) for cell, needed in jobs)
+
+    def close(self) -> None:
+        """End the processes."""
+        if not self.alone:
+            joblib.externals.loky.get_reusable_executor().shutdown(wait=False)
+
+
+class Dask:
+    """Cells on the workers of a Dask cluster, one at a time on each.
+
+    Results travel through the scheduler, so workers need this package but no shared folder. When a worker dies, Dask
+    gives its cell to another.
+
+    Parameters
+    ----------
+    scheduler
+        Its address, such as ``tcp://10.0.0.1:8786``.
+    """
+
+    alone = False
+    n_threads = 1
+
+    def __init__(self, scheduler: str) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise MissingPackageError(
+                "Running on a Dask cluster needs Dask: pip install 'rose-carla[dask]', here and for its workers."
+            ) from error
+        self._distributed: Any = distributed
+        try:
+            self._client = distributed.Client(scheduler, timeout=_WAIT)
+            self._client.wait_for_workers(1, timeout=_WAIT)
+        except (OSError, ValueError) as error:
+            raise ExperimentError(
+                f"There is no Dask cluster with a worker at {scheduler!r} ({error}): start `dask scheduler`, and "
+                "`dask worker ADDRESS --nthreads 1` once for each core to be used."
+            ) from error
+        self._check()
+
+    def _check(self) -> None:
+        """Cells seed global generators, so they need a process each; and the same code has to run everywhere."""
+        for name, about in self._client.scheduler_info(n_workers=-1)["workers"].items():
+            if about["nthreads"] != 1:
+                raise ExperimentError(
+                    f"The worker {name} runs {about['nthreads']} cells at a time in one process: start it with "
+                    "--nthreads 1."
+                )
+        here = {**code.versions(), "source": code.fingerprint()}
+        for name, there in self._client.run(_code).items():
+            for what in here:
+                if there[what] != here[what]:
+                    raise ExperimentError(
+                        f"The worker {name} has another {what} ({there[what]:.12} there, {here[what]:.12} here): "
+                        "install the same everywhere."
+                    )
+
+    def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Run all jobs."""
+        futures = {self._client.submit(work, cell, needed, self.n_threads, pure=False): cell for cell, needed in jobs}
+        for future in self._distributed.as_completed(list(futures)):
+            cell = futures.pop(future)
+            error = future.exception()
+            if error is None:
+                yield future.result()
+            else:
+                yield Outcome(cell, None, f"{type(error).__name__}: {error}", f"{error!r}\n", 0.0)
+            future.release()
+
+    def close(self) -> None:
+        """End the connection; the cluster goes on."""
+        self._client.close()
+
+
+def _code() -> dict[str, str]:
+    return {**code.versions(), "source": code.fingerprint()}

@@ -1,0 +1,95 @@
+"""Finished cells on disk: each is written once, whole or not at all, under a key of all that shapes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+from rose_carla.errors import ExperimentError
+from rose_carla.experiments.cells import Cell, Recourse, Result
+from rose_carla.models import cache
+
+_ABOUT = "about"
+
+
+class Store:
+    """A folder of finished cells, shared by all runs and, safely, by several at a time.
+
+    Parameters
+    ----------
+    folder
+        Made if it does not exist.
+
+    Raises
+    ------
+    ExperimentError
+        If nothing can be written there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExperimentError(f"The folder {str(folder)!r} for finished cells cannot be made: {error}.") from error
+
+    def path(self, cell: Cell) -> Path:
+        """Where a cell is kept."""
+        kind = "recourse" if isinstance(cell, Recourse) else "judgement"
+        return self.folder / kind / f"{file_name(cell)}.npz"
+
+    def find(self, cell: Cell) -> Result | None:
+        """What was computed before; None if nothing was, or if the file is damaged, which a warning tells."""
+        path = self.path(cell)
+        if not path.exists():
+            return None
+        try:
+            arrays = cache.read(path, cell.key)
+            about = json.loads(str(arrays.pop(_ABOUT)))
+        except (cache.CacheError, KeyError, ValueError) as error:
+            warnings.warn(f"Computing {cell.words!r} again: {path.name} is not used, {error}.", stacklevel=2)
+            return None
+        return Result(arrays, about)
+
+    def keep(self, cell: Cell, result: Result) -> None:
+        """Write a finished cell.
+
+        Raises
+        ------
+        ExperimentError
+            If it cannot be written; nothing that was there before is touched.
+        """
+        about = np.array(json.dumps(dict(result.about)))
+        try:
+            cache.write(self.path(cell), cell.key, {**result.arrays, _ABOUT: about})
+        except OSError as error:
+            raise ExperimentError(f"The finished cell {cell.words!r} cannot be kept: {error}.") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file; readers see the old one or the whole new one, never a part.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ExperimentError(f"The file {str(path)!r} cannot be written: {error}.") from error
+
+
+def file_name(cell: Cell) -> str:
+    """A name without a suffix that tells people which cell it is, and is no other cell's."""
+    return f"{re.sub('[^A-Za-z0-9._=-]+', '-', cell.words)[:100]}-{cell.key[:16]}"

@@ -1,0 +1,99 @@
+"""Run one cell, wherever that is: quietly, on so many threads, with a log, and with errors caught."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import socket
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from rose_carla.experiments.cells import Cell, Result
+from threadpoolctl import threadpool_limits
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell went.
+
+    Parameters
+    ----------
+    cell
+        What was run.
+    result
+        None if it failed.
+    error
+        In one line; empty if it did not fail.
+    log
+        What the method printed, warned and logged, and where an error came from.
+    seconds
+        Of the whole cell.
+    """
+
+    cell: Cell
+    result: Result | None
+    error: str
+    log: str
+    seconds: float
+
+
+def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
+    """Run a cell on ``n_threads`` threads of everything that has threads."""
+    log = io.StringIO()
+    start = time.perf_counter()
+    print(
+        f"{time.strftime('%Y-%m-%d %H:%M:%S')} {cell.words}: on {socket.gethostname()}, threads {n_threads}", file=log
+    )
+    result, error = None, ""
+    with threads(n_threads), _told_to(log):
+        try:
+            result = cell.run(*needed)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
+            traceback.print_exc(file=log)
+    seconds = time.perf_counter() - start
+    about = "" if result is None else "".join(f"; {name} {value}" for name, value in result.about.items())
+    print(f"{'finished' if result else 'failed'} after {seconds:.2f} s{about}", file=log)
+    return Outcome(cell, result, error, log.getvalue(), seconds)
+
+
+@contextlib.contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Let torch, the linear algebra libraries and our own loops use ``n`` threads each, for a while."""
+    before, ours = torch.get_num_threads(), os.environ.get("ROSE_CARLA_THREADS")
+    os.environ["ROSE_CARLA_THREADS"] = str(n)
+    torch.set_num_threads(n)
+    try:
+        with threadpool_limits(n):
+            yield
+    finally:
+        torch.set_num_threads(before)
+        if ours is None:
+            del os.environ["ROSE_CARLA_THREADS"]
+        else:
+            os.environ["ROSE_CARLA_THREADS"] = ours
+
+
+@contextlib.contextmanager
+def _told_to(log: io.StringIO) -> Iterator[None]:
+    """Everything that is printed, warned or logged goes to ``log``: a hundred progress bars are no help to anybody."""
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(log),
+            contextlib.redirect_stderr(log),
+        ):
+            warnings.simplefilter("default")
+            yield
+    finally:
+        root.removeHandler(handler)
