@@ -1,7 +1,8 @@
 # Two commands do everything on a machine that has Python >= 3.10, make and the package index:
 #   make table1            the main job
 #   make test              the tests
-# And to measure:
+# And further:
+#   make appendix          the tables of the paper's appendix, and robustness against cost
 #   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
 #   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
@@ -14,13 +15,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 bench-rose bench-baselines test lint install install-test clean help
+.PHONY: table1 appendix bench-rose bench-baselines test lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
 
 table1: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/run_table1.py $(ARGS)
+
+appendix: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/run_appendix.py $(ARGS)
 
 bench-rose: $(VENV)/.run-ready
 	$(PIP) -r requirements/torch.txt stable-baselines3

@@ -47,6 +47,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     "Unknown data set 'aduld': did you mean 'adult'? Known: 'adult', 'german'."
     """
     known = sorted(known)
-    close = difflib.get_close_matches(str(name).lower(), known, n=1)
-    hint = f" did you mean {close[0]!r}?" if close else ""
+    spelt = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
+    hint = f" did you mean {spelt[close[0]]!r}?" if close else ""
     return f"Unknown {kind} {name!r}:{hint} Known: {', '.join(map(repr, known))}."

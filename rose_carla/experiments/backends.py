@@ -16,7 +16,7 @@ from rose_carla.experiments.work import Outcome, work
 #: A cell with the results that it needs.
 Job = tuple[Cell, tuple[Result, ...]]
 #: Seconds to wait for a scheduler.
-_WAIT = 30
+_WAIT = 10
 
 
 class Backend(Protocol):

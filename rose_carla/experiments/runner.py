@@ -116,6 +116,7 @@ class _Bar:
             total=sum(map(_expected, cells)),
             disable=not shown or not cells,
             file=sys.stderr,
+            mininterval=0.1 if sys.stderr.isatty() else 15,
             bar_format="{percentage:3.0f}%|{bar:25}| {elapsed} gone, about {remaining} left{postfix}",
         )
         self._left: list[Cell] = []
@@ -137,12 +138,12 @@ class _Bar:
             self._left.remove(cell)
         if error:
             tqdm.write(f"{cell.words} failed: {error}", file=sys.stderr)
-        self._bar.update(_expected(cell))
         self._tell()
+        self._bar.update(_expected(cell))
 
     def _tell(self) -> None:
         if self._left:
-            self._bar.set_postfix_str(f" {len(self._left)} cells, now {self._left[0].words}")
+            self._bar.set_postfix_str(f" {len(self._left)} to do, now {self._left[0].words}", refresh=False)
 
 
 def _expected(cell: Cell) -> float:

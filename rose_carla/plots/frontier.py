@@ -49,7 +49,7 @@ def frontier(people: pd.DataFrame, metric: str = "Acc_AIR", titles: dict[str, st
     """
     if metric not in _LABELS or metric not in people:
         raise ExperimentError(f"There is no invalidation rate {metric!r} to draw: choose one of {', '.join(_LABELS)}.")
-    plt = import_optional("matplotlib.pyplot")
+    plt, ticker = import_optional("matplotlib.pyplot"), import_optional("matplotlib.ticker")
     datasets = list(people["Dataset"].unique())
     figure, axes = plt.subplots(
         1, len(datasets), figsize=(3.2 * len(datasets) + 1.2, 3.1), layout="constrained", squeeze=False, sharey=True
@@ -73,6 +73,9 @@ def frontier(people: pd.DataFrame, metric: str = "Acc_AIR", titles: dict[str, st
                 zorder=3 if ours else 2,
             )
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+        ax.xaxis.set_minor_formatter(ticker.NullFormatter())
         ax.set_ylim(-0.02, None)
         ax.set_title((titles or {}).get(dataset, dataset), fontsize="medium")
         ax.set_xlabel("L1 distance")

@@ -35,7 +35,7 @@ def classifiers(scope: Scope) -> tuple[Table, pd.DataFrame]:
                         "Seed": setting.seed,
                         "Person": test.index,
                         "Accuracy": (favourable == test[model.data.target].to_numpy()).astype(float),
-                        "People": len(setting.factuals()),
+                        "People": len(models.negative_instances(model, seed=setting.seed)),
                         "Batch_Size": trained.batch_size,
                         "Epochs": trained.epochs,
                         "Learning_Rate": trained.learning_rate,

@@ -61,12 +61,12 @@ def t_tests(people: pd.DataFrame) -> pd.DataFrame:
             if known.empty:
                 continue
             top = str(known.idxmax() if MEASURES[metric].higher else known.idxmin())
-            rivals = {_RIVAL: "CROCO", top: "best baseline"} if _RIVAL in known.index else {top: "best baseline"}
+            rivals = {_RIVAL: _RIVAL, top: "best baseline"} if _RIVAL in known.index else {top: "best baseline"}
             for ours in OURS:
                 for rival, why in rivals.items():
                     test = _test(part, metric, ours, rival)
                     if test is not None:
-                        role = "CROCO, best baseline" if rival == _RIVAL == top else why
+                        role = "also the best baseline" if rival == _RIVAL == top else why
                         rows.append(
                             {"Dataset": dataset, "Metric": metric, "Ours": ours, "Other": rival, "As": role} | test
                         )

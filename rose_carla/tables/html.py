@@ -13,7 +13,7 @@ from rose_carla.tables.table import Column, Table, Value
 
 _CLASSES = {WITHIN: "within", BETTER: "better", DIFFERS: "differs"}
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px; padding: 0 1rem; color: #1c1c1c }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1c1c1c }
 h1 { font-size: 1.6rem } h2 { margin-top: 2.5rem; font-size: 1.25rem } h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums }
 th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; white-space: nowrap }
@@ -23,6 +23,7 @@ thead th { border-bottom: 1px solid #333 } tbody tr { border-bottom: 1px solid #
 .tag { border-radius: 3px; padding: 0 .25em } .within { background: #e3ecf7 } .better { background: #d9efdf }
 .differs { background: #fbe3d2 } figure { margin: 1.5rem 0 } figure svg { max-width: 100%; height: auto }
 figcaption { color: #595959; font-size: 13px } pre { background: #f5f5f5; padding: .8rem; overflow-x: auto }
+sup { line-height: 0 }
 .text td, .text th { text-align: left; white-space: normal }
 """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from rose_carla.tables.columns import condition_words
+from rose_carla.tables.comparison import BETTER, DIFFERS, WITHIN
 from rose_carla.tables.markdown import interval, printed
 from rose_carla.tables.table import Column, Table, Value
 
@@ -17,7 +19,7 @@ _SPECIAL = {
     "_": r"\_",
     "{": r"\{",
     "}": r"\}",
-    "~": r"\textasciitilde{}",
+    "~": r"$\sim$",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
@@ -31,6 +33,8 @@ _SPECIAL = {
     "≥": r"$\geq$",
     "τ": r"$\tau$",
 }
+#: Of the tags, beside the paper's values.
+_SIGNS = {WITHIN: r"$^=$", BETTER: r"$^+$", DIFFERS: r"$^{\neq}$"}
 _PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
@@ -49,7 +53,7 @@ def latex(tables: list[Table], comment: str) -> str:
         Where the numbers come from, for the first lines.
     """
     head = "".join(f"% {line}\n" for line in comment.splitlines())
-    body = "\n".join(part for table in tables for part in (_environment(table), _beside(table)))
+    body = "\n".join(part for table in tables for part in _environments(table))
     return f"{head}{_PREAMBLE}{body}\\end{{document}}\n"
 
 
@@ -66,29 +70,35 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![\d$])-(?=\d)", "$-$", plain).encode("ascii", "replace").decode()
 
 
-def _environment(table: Table) -> str:
-    """Ours, as the paper prints it."""
-    caption = f"{table.title}. {table.note} Best of all methods in bold, best of the robust by design underlined."
-    return _tabular(table, caption, lambda value, _: _marked(value), r"\footnotesize")
+def _environments(table: Table) -> list[str]:
+    """Ours as the paper prints it, the confidence intervals, and the paper's values beside ours."""
+
+    def interval_of(value: Value, column: Column) -> str:
+        return escape(f"{_mean(value)} {interval(value, column)}".strip())
+
+    def beside(value: Value, column: Column) -> str:
+        if value.printed is None:
+            return escape(_mean(value))
+        return escape(f"{_mean(value)} / {printed(value, column)}") + _SIGNS.get(value.tag, "")
+
+    note = f"{table.note} " if table.note else ""
+    marks = "Best of all methods in bold, best of the robust by design underlined."
+    tags = "$^=$ within 15\\,\\%, $^+$ better, $^{\\neq}$ differs"
+    small = r"\scriptsize\setlength{\tabcolsep}{3pt}"
+    return [
+        _tabular(table, escape(f"{table.title}. {note}{marks}"), lambda value, _: _marked(value), r"\footnotesize"),
+        _tabular(table, escape(f"{table.title}: means and their 95 % confidence intervals."), interval_of, small),
+        _tabular(table, escape(f"{table.title}: our mean / the paper's value; ") + tags + ".", beside, small),
+    ]
 
 
-def _beside(table: Table) -> str:
-    """Means with their intervals, and the paper's beside them."""
-
-    def text(value: Value, column: Column) -> str:
-        ours = value.text.split(" ±")[0]
-        known = f"{ours} {interval(value, column)}".strip()
-        theirs = f" / {printed(value, column)}" if value.printed is not None else ""
-        return escape(f"{known}{theirs}")
-
-    caption = f"{table.title}: mean with its 95 % confidence interval / the paper's value."
-    return _tabular(table, caption, text, r"\scriptsize\setlength{\tabcolsep}{2pt}")
+def _mean(value: Value) -> str:
+    return value.text.split(" ±")[0]
 
 
-def _tabular(table: Table, caption: str, text: object, size: str) -> str:
-    assert callable(text)
+def _tabular(table: Table, caption: str, text: Callable[[Value, Column], str], size: str) -> str:
     width = len(table.columns) + 1
-    lines = [r"\begin{table*}[p]", r"\centering", size, rf"\caption{{{escape(caption)}}}"]
+    lines = [r"\begin{table*}[p]", r"\centering", size, rf"\caption{{{caption}}}"]
     lines += [rf"\begin{{tabular}}{{@{{}}l{'r' * (width - 1)}@{{}}}}", r"\toprule"]
     if any(column.condition for column in table.columns):
         lines.append(

@@ -93,7 +93,7 @@ def table_1(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
     points = [_judged(scope, Recourse(setting, method)) for setting in scope.settings() for method in methods]
     layout = Layout(
         "table1",
-        "Table 1: ROSE beside the other methods",
+        "ROSE beside the other methods (the paper's Table 1)",
         tuple(Column(metric) for metric in _MAIN),
         tuple((method, "") for method in methods),
     )

@@ -55,9 +55,10 @@ def cell(value: Value, column: Column, numbers: dict[str, int]) -> str:
 def interval(value: Value, column: Column) -> str:
     """The confidence interval, if there is one."""
     known, measure = value.estimate, MEASURES[column.metric]
-    if known is None or not np.isfinite(known.lower) or known.lower == known.upper:
+    if known is None or not np.isfinite(known.lower):
         return ""
-    return f"[{measure.text(known.lower)}, {measure.text(known.upper)}]"
+    lower, upper = measure.text(known.lower), measure.text(known.upper)
+    return "" if lower == upper else f"[{lower}, {upper}]"
 
 
 def printed(value: Value, column: Column) -> str:

@@ -32,4 +32,6 @@ def shown(table: Table) -> str:
     text = [table.title, *(aligned(head) for head in heads)]
     for dataset, block in blocks.items():
         text += [dataset, *(f"{aligned(line)}" for line in block)]
-    return "\n".join([*text, "", "* best of all methods, _ best of those that are robust by design", ""])
+    if any(value.best for row in table.rows for value in row.values):
+        text += ["", "* best of all methods, _ best of those that are robust by design"]
+    return "\n".join([*text, ""])
