@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import rose_carla
@@ -20,32 +19,13 @@ import torch
 from rose_carla import baselines, datasets, models
 from rose_carla.baselines.croco import bound, theta
 from rose_carla.method import Method
+from rose_carla.tables import printed
 
 PARTS = ("speed", "quality", "feasible")
 #: Baselines that follow gradients.
 GRADIENT = (baselines.Probe, baselines.Croco, baselines.Roar, baselines.Arar)
-#: (validity, sparsity, proximity, Gaussian AIR) in the paper's Table 1 and, for ROAR and ARAR, its Table with logistic
-#: regression.
-PAPER: Mapping[tuple[str, str], tuple[float, float, float, float]] = {
-    ("german", "FastAR"): (0.93, 1.65, 0.43, 0.43),
-    ("german", "CoGS"): (1.00, 6.98, 0.50, 0.39),
-    ("german", "PROBE"): (1.00, 20.00, 1.38, 0.24),
-    ("german", "CROCO"): (0.49, 20.00, 1.37, 0.06),
-    ("german", "ROAR"): (1.00, 20.00, 10.56, 0.00),
-    ("german", "ARAR"): (0.99, 20.00, 3.83, 0.00),
-    ("adult", "FastAR"): (1.00, 1.00, 0.09, 0.41),
-    ("adult", "CoGS"): (1.00, 4.94, 0.12, 0.41),
-    ("adult", "PROBE"): (0.99, 12.98, 12.24, 0.35),
-    ("adult", "CROCO"): (0.99, 6.00, 0.25, 0.09),
-    ("adult", "ROAR"): (1.00, 6.00, 3.09, 0.00),
-    ("adult", "ARAR"): (1.00, 13.00, 2.56, 0.03),
-    ("compas", "FastAR"): (1.00, 1.00, 0.03, 0.14),
-    ("compas", "CoGS"): (1.00, 2.88, 0.23, 0.27),
-    ("compas", "PROBE"): (1.00, 6.99, 0.53, 0.33),
-    ("compas", "CROCO"): (1.00, 4.00, 0.41, 0.10),
-    ("compas", "ROAR"): (1.00, 4.00, 1.67, 0.00),
-    ("compas", "ARAR"): (1.00, 7.00, 1.07, 0.03),
-}
+#: What the paper prints of them.
+PRINTED = ("Validity", "Sparsity", "Proximity", "Gaussian_AIR")
 
 
 def setting(name: str, kind: str = "ann", all_actionable: bool = True) -> tuple[Any, pd.DataFrame]:
@@ -116,8 +96,9 @@ def quality(name: str) -> None:
         model, factuals = setting(name, kind)
         if each.name != paper_of:
             paper_of = each.name
-            validity, sparsity, proximity, air = PAPER[name, each.name]
-            numbers = f"{validity:.2f} | {sparsity:.2f} | {proximity:.2f} | {air:.2f} | | |"
+            table = "linear" if each in (baselines.Roar, baselines.Arar) else "table1"
+            values = [printed(table, name, each.name, metric) for metric in PRINTED]
+            numbers = " | ".join("" if value is None else f"{value.mean:.2f}" for value in values) + " | | |"
             print(f"| {name} | {kind} | {each.name} | the paper | {numbers}")
         print(
             f"| {name} | {kind} | {each.name} | {words} | {measured(model, each(model, options), factuals)} |",

@@ -2,7 +2,7 @@
 
 from rose_carla.experiments.backends import Backend, Dask, Local
 from rose_carla.experiments.cells import METRICS, Cell, Judgement, Recourse, Result
-from rose_carla.experiments.methods import METHODS, OURS, TABLE_1, Entry
+from rose_carla.experiments.methods import METHODS, OURS, TABLE_1, Entry, entry
 from rose_carla.experiments.runner import Finished, run
 from rose_carla.experiments.setting import CLASSIFIERS, Setting
 from rose_carla.experiments.store import Store
@@ -24,5 +24,6 @@ __all__ = [
     "Result",
     "Setting",
     "Store",
+    "entry",
     "run",
 ]

@@ -18,7 +18,7 @@ import pandas as pd
 from rose_carla.deadline import interrupted_after
 from rose_carla.errors import ExperimentError, unknown_name
 from rose_carla.experiments import code
-from rose_carla.experiments.methods import METHODS
+from rose_carla.experiments.methods import entry
 from rose_carla.experiments.setting import Setting
 from rose_carla.metrics import (
     AccAIR,
@@ -66,7 +66,7 @@ class Recourse:
     setting
         Data set, classifier and people.
     method
-        One of :data:`.METHODS`.
+        A name that :func:`.methods.entry` knows.
     options
         Hyper-parameters that differ from the table's, as sorted pairs; :meth:`of` makes them.
     """
@@ -76,13 +76,12 @@ class Recourse:
     options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ExperimentError(unknown_name("method", self.method, METHODS))
+        entry(self.method)
 
     @classmethod
     def of(cls, setting: Setting, method: str, **options: Any) -> Recourse:
         """With hyper-parameters by name; those that are the table's anyway are left out, so no cell has two names."""
-        usual = METHODS[method].usual() if method in METHODS else {}
+        usual = entry(method).usual()
         return cls(setting, method, tuple(sorted(item for item in options.items() if item not in usual.items())))
 
     @functools.cached_property
@@ -93,9 +92,9 @@ class Recourse:
                 "cell": "recourse",
                 "setting": dataclasses.asdict(self.setting),
                 "method": self.method,
-                "options": {**METHODS[self.method].options, **dict(self.options)},
+                "options": {**entry(self.method).options, **dict(self.options)},
                 "versions": code.versions(),
-                "source": code.fingerprint(),
+                "source": code.fingerprint() + entry(self.method).source,
             }
         )
 
@@ -114,7 +113,7 @@ class Recourse:
         with interrupted_after(PATIENCE, f"{self.method} was given up after {PATIENCE:.0f} s"):
             with seeded(seed):
                 start = time.perf_counter()
-                method = METHODS[self.method].build(model, seed, dict(self.options))
+                method = entry(self.method).build(model, seed, dict(self.options))
                 training = time.perf_counter() - start
                 method.get_counterfactuals(factuals.head(1))
             with seeded(seed):
@@ -138,7 +137,7 @@ class Recourse:
                 "seconds": seconds,
                 "found": int(np.isfinite(arrays["counterfactuals"]).all(axis=1).sum()),
                 "people": len(factuals),
-                "hyperparameters": settings.as_dict() if settings is not None else dict(METHODS[self.method].options),
+                "hyperparameters": settings.as_dict() if settings is not None else dict(entry(self.method).options),
             },
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ import carla.recourse_methods as carla_methods
 from rose_carla import baselines, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
+from rose_carla.errors import ExperimentError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Entry:
         Its values in the frontier, from the least to the most robust.
     seeded
         Whether it takes a seed of its own; CARLA's methods draw from the global generators.
+    source
+        Code that shapes its results and is not this package's.
     """
 
     make: Callable[[MLModel, dict[str, Any]], RecourseMethod]
@@ -38,6 +43,7 @@ class Entry:
     knob: str | None = None
     levels: tuple[float, ...] = ()
     seeded: bool = True
+    source: str = ""
 
     def usual(self) -> dict[str, Any]:
         """All hyper-parameters in the tables, as far as they are known by name."""
@@ -70,6 +76,39 @@ METHODS: Mapping[str, Entry] = {
     "ROSE-one": Entry(rose.RoseOne, {}, True, "tau", _TAU),
     "ROSE-mul": Entry(rose.RoseMul, {}, True, "tau", _TAU),
 }
+
+
+def entry(name: str) -> Entry:
+    """A method of the tables by its name, or anybody's by ``"module:Class"``.
+
+    Raises
+    ------
+    ExperimentError
+        If there is no such method.
+
+    Examples
+    --------
+    >>> entry("ROSE-one").knob
+    'tau'
+    >>> entry("carla.recourse_methods:GrowingSpheres").robust
+    False
+    """
+    if name in METHODS:
+        return METHODS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
+    try:
+        make = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ExperimentError(f"The method {name!r} cannot be imported: {error}.") from error
+    if not (isinstance(make, type) and issubclass(make, RecourseMethod)):
+        raise ExperimentError(f"{name!r} is no CARLA recourse method: derive it from rose_carla.Method.")
+    settings = getattr(make, "settings_class", None)
+    seeded = settings is not None and "seed" in settings.__dataclass_fields__
+    return Entry(make, {}, False, seeded=seeded, source=inspect.getsource(inspect.getmodule(make) or make))
+
+
 #: The methods of Table 1.
 TABLE_1 = tuple(name for name in METHODS if name not in ("ROAR", "ARAR"))
 #: The method of this package; the others are what it is compared with.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from rose_carla.experiments import CLASSIFIERS, METHODS
+from rose_carla.experiments import CLASSIFIERS, entry
 from rose_carla.tables import comparison, paper
 from rose_carla.tables.columns import DATASETS, MEASURES, condition_words
 from rose_carla.tables.estimates import Estimate, estimate
@@ -72,7 +72,7 @@ class Row:
     @property
     def label(self) -> str:
         """Heading."""
-        name = CLASSIFIERS.get(self.method, self.method)
+        name = CLASSIFIERS.get(self.method, self.method.rpartition(":")[2])
         return f"{name}, {condition_words(self.condition)}" if self.condition else name
 
 
@@ -218,7 +218,7 @@ def _marks(
     }
     if column.metric == "Training_Time":
         return set(), set()
-    robust = {name: mean for name, mean in means.items() if METHODS[name].robust}
+    robust = {name: mean for name, mean in means.items() if entry(name).robust}
     return comparison.best(means, column.metric), comparison.best(robust, column.metric)
 
 
