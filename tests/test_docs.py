@@ -27,7 +27,15 @@ def test_readme_example_runs_as_printed():
 
 @pytest.mark.parametrize(
     "page",
-    ["docs/noise.md", "docs/metrics.md", "docs/mdp.md", "docs/rose.md", "docs/baselines.md", "docs/add_a_method.md"],
+    [
+        "docs/noise.md",
+        "docs/metrics.md",
+        "docs/mdp.md",
+        "docs/rose.md",
+        "docs/baselines.md",
+        "docs/add_a_method.md",
+        "docs/tables.md",
+    ],
 )
 def test_examples_in_the_docs_run(page):
     for example in python_blocks(page):

@@ -79,7 +79,7 @@ class Local:
     def close(self) -> None:
         """End the processes."""
         if not self.alone:
-            joblib.externals.loky.get_reusable_executor().shutdown(wait=False)
+            joblib.externals.loky.get_reusable_executor().shutdown(wait=True)
 
 
 class Dask:

@@ -25,7 +25,7 @@ class Setting:
     classifier
         ``"ann"`` or ``"linear"``.
     seed
-        Of the classifier and of the draw of people.
+        Of the split, of the classifier and of the draw of people.
     actionable
         Keep immutable features as they are; the paper's tables change everything.
     people
@@ -65,5 +65,5 @@ class Setting:
 @functools.lru_cache(maxsize=4)
 def _model(dataset: str, classifier: str, seed: int, actionable: bool) -> MLModel:
     """Cells of one data set follow one another: the last few models and their densities are kept."""
-    data = datasets.load(dataset, all_actionable=not actionable)
+    data = datasets.load(dataset, all_actionable=not actionable, seed=seed)
     return models.train(data, classifier, seed=seed)

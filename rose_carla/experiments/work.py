@@ -65,10 +65,14 @@ def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
 
 @contextlib.contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Let torch, the linear algebra libraries and our own loops use ``n`` threads each, for a while."""
+    """Let our own loops and the linear algebra libraries use ``n`` threads each, and torch one, for a while.
+
+    Networks as small as these run fastest on one of torch's threads, which spin while they wait: beside another busy
+    process several of them took ten times as long.
+    """
     before, ours = torch.get_num_threads(), os.environ.get("ROSE_CARLA_THREADS")
     os.environ["ROSE_CARLA_THREADS"] = str(n)
-    torch.set_num_threads(n)
+    torch.set_num_threads(1)
     try:
         with threadpool_limits(n):
             yield

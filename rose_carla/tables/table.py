@@ -15,6 +15,7 @@ from rose_carla.tables.reasons import reason
 
 #: Metrics that mean something only if a method had the machine to itself.
 _TIMES = ("Recourse_Time", "Training_Time")
+_UNFAIR = "Times after ~ were measured beside other cells and cannot be compared; --jobs 1 measures them alone."
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,10 @@ def build(
                 else:
                     values.append(replace(value, best=method in top, best_robust=method in robust))
             rows.append(Row(dataset, method, condition, tuple(values)))
-    return Table(layout.name, layout.title, layout.note, layout.columns, tuple(rows))
+    note = layout.note
+    if any(value.text.startswith("~") for row in rows for value in row.values):
+        note = f"{note} {_UNFAIR}".strip()
+    return Table(layout.name, layout.title, note, layout.columns, tuple(rows))
 
 
 def _alone(groups: Mapping[tuple[str, str, str], pd.DataFrame], key: tuple[str, str, str]) -> bool:
