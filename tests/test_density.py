@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from noise_examples import clusters, plausible, rng
+from numba import njit
 from rose_carla.errors import NoiseError
-from rose_carla.noise import (
-    Density,
-)
+from rose_carla.noise import Density, kernels
+from rose_carla.noise.lanes import TILE, products
 from scipy.stats import gaussian_kde, multivariate_normal
 
 
@@ -76,3 +76,26 @@ def test_density_of_a_model(compas_ann):
     assert density.n_rows_ == len(data.df_train)
     assert accepted.n_rows_ == data.df_train[data.target].sum()
     assert len(accepted.points_) == 1000
+
+
+@njit
+def _products(points, factors, squares, out, tops):
+    for box in range(len(points)):
+        products(points, box, factors, squares, out, tops)
+
+
+def test_products_keep_the_precision_that_is_promised():
+    """Weights of all points for states as far out as products are used, against double precision."""
+    points = rng().normal(size=(50, 20, kernels.BOX)).astype(np.float32) * np.float32(1.4)
+    states = rng(1).normal(size=(20, TILE))
+    states *= np.sqrt(kernels._CENTRAL / (states**2).sum(axis=0))
+    factors = states.astype(np.float32)
+    out, tops = np.empty((TILE, points[:, 0].size), np.float32), np.full(TILE * kernels.BOX, -1e12, np.float32)
+    exact = points.astype(float)
+    squares = (exact**2).sum(axis=1)
+    _products(points, factors, squares.ravel().astype(np.float32), out, tops)
+    expected = np.einsum("kt,bkj->tbj", factors.astype(float), exact) - 0.5 * squares
+    error = out.reshape(expected.shape) - expected
+    assert np.sqrt((error**2).mean()) < 1e-5
+    assert np.abs(error).max() < 5e-5
+    np.testing.assert_array_equal(tops.reshape(TILE, -1), out.reshape(expected.shape).max(axis=1))

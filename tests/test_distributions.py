@@ -91,6 +91,43 @@ def test_kernels_are_drawn_by_their_weights(compas_ann, variance):
         assert abs(statistic - degrees) < 5 * np.sqrt(2 * degrees) + 10
 
 
+@pytest.mark.parametrize(("n", "d"), [(800, 20), (3000, 5), (6000, 12)])
+def test_one_draw_for_each_state_among_others_follows_the_weights(n, d):
+    """States near and off the data and of several variances side by side, with few and with many points."""
+    rows = clusters(n, d)
+    density = Density().fit(rows)
+    states = np.stack([rows[3], rows[4] + 0.05, rows[5] + 0.15, np.full(d, 0.5), rows[6] + 0.5, rows[7] - 1.5])
+    variances = np.array([0.0005, 0.0005, 0.0005, 0.02, 0.0001, 0.0005])
+    each = 20_000
+    chosen = np.tile(np.arange(len(states)), each)
+    seeds = rng().integers(2**63, size=len(chosen)).astype(np.uint64)
+    drawn = density.draw_points(states[chosen], variances[chosen], 1, seeds)[:, 0]
+    for i, weights in enumerate(np.exp(density.log_weights(states, variances))):
+        counts, expected = np.bincount(drawn[chosen == i], minlength=n), weights * each
+        often = expected > 10
+        gaps = (counts[often] - expected[often]) ** 2 / expected[often]
+        assert abs(gaps.sum() - often.sum()) < 5 * np.sqrt(2 * often.sum()) + 10
+        rare = expected[~often].sum()
+        assert abs(counts[~often].sum() - rare) < 5 * np.sqrt(rare) + 5
+
+
+@pytest.mark.parametrize("n", [700, 5000])
+def test_neighbours_in_a_batch_change_no_bit(n):
+    """Among few points several states share a pass: any number of them, of any variances, and far ones."""
+    rows = clusters(n, 6)
+    density = Density().fit(rows)
+    states = np.concatenate([rows[:21] + 0.01, rows[:2] + 5.0, rows[:2] + 1e9])
+    variances = np.where(np.arange(25) % 7 == 3, 0.01, 0.0005)
+    seeds = np.arange(25, dtype=np.uint64)
+    whole = density.draw(states, variances, 2, seeds)
+    backwards = density.draw(states[::-1].copy(), variances[::-1].copy(), 2, seeds[::-1].copy())
+    np.testing.assert_array_equal(whole, backwards[::-1])
+    for size in (1, 2, 3, 5):
+        parts = [slice(start, start + size) for start in range(0, 25, size)]
+        cut = [density.draw(states[part], variances[part], 2, seeds[part]) for part in parts]
+        np.testing.assert_array_equal(whole, np.concatenate(cut))
+
+
 def test_importance_sampling_as_a_second_opinion(compas_ann):
     """Gaussian proposals weighted by scipy's density: slow, independent, and the same expectation."""
     rows = compas_ann.data.df_train[compas_ann.feature_input_order].to_numpy()

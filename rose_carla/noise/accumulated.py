@@ -52,8 +52,7 @@ def noisy_step(
     if actions.shape != states.shape or not np.isfinite(actions).all():
         raise NoiseError(f"Expected one finite action of {states.shape[1]} numbers for each of {len(states)} states.")
     _check_unit(action_unit)
-    if not (np.isfinite(variance) and variance >= 0):
-        raise NoiseError(f"A variance must be finite and not negative, got {variance}.")
+    _check_variance(variance)
     sizes = np.abs(actions).sum(axis=1) / action_unit
     return noise.sample(states + actions, variance * sizes, 1, rng)[:, 0]
 
@@ -130,7 +129,7 @@ def execute(
 ) -> np.ndarray:
     """Where people end up who follow a plan noisily (Definition 2): ``n_particles`` independent tries for each plan.
 
-    Every plan is split into unit actions and implemented by :func:`noisy_step`, each try from where its last step
+    Every plan is split into unit actions and implemented as in :func:`noisy_step`, each try from where its last step
     ended.
 
     Parameters
@@ -154,6 +153,7 @@ def execute(
     if n_particles < 1:
         raise NoiseError(f"n_particles has to be at least 1, got {n_particles}.")
     check_generators(rng, len(factuals))
+    _check_variance(variance)
     b, d = factuals.shape
     units = [unit_actions(plan, action_unit) for plan in plans]
     if any(plan.shape[1] != d for plan in units):
@@ -164,13 +164,20 @@ def execute(
         active = [row for row in range(b) if step < len(units[row])]
         for start in range(0, len(active), rows_at_once):
             rows = active[start : start + rows_at_once]
-            actions = np.repeat(np.stack([units[row][step] for row in rows]), n_particles, axis=0)
+            actions = np.stack([units[row][step] for row in rows])
             randomness = rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng[row] for row in rows)
-            moved = noisy_step(particles[rows].reshape(-1, d), actions, noise, variance, action_unit, randomness)
-            particles[rows] = moved.reshape(len(rows), n_particles, d)
+            # noisy_step for every particle, but what its plan's particles share is computed once
+            spread = np.repeat(variance * (np.abs(actions).sum(axis=1) / action_unit), n_particles)
+            reached = (particles[rows] + actions[:, None, :]).reshape(-1, d)
+            particles[rows] = noise.sample(reached, spread, 1, randomness).reshape(len(rows), n_particles, d)
     return particles
 
 
 def _check_unit(action_unit: float) -> None:
     if not (np.isfinite(action_unit) and action_unit > 0):
         raise NoiseError(f"The size of an action unit has to be above 0, got {action_unit}.")
+
+
+def _check_variance(variance: float) -> None:
+    if not (np.isfinite(variance) and variance >= 0):
+        raise NoiseError(f"A variance must be finite and not negative, got {variance}.")

@@ -5,28 +5,15 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.errors import NoiseError
-from rose_carla.noise import kernels
+from rose_carla.noise import kernels, normals
 from rose_carla.noise.threads import share_out
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
-
-
-@dataclass(frozen=True)
-class _Boxes:
-    """The points in single precision, in boxes and shelves; see :mod:`.kernels`."""
-
-    order: np.ndarray  # number of a point in boxes -> number of a point of the density
-    points: np.ndarray
-    box_low: np.ndarray
-    box_high: np.ndarray
-    shelf_low: np.ndarray
-    shelf_high: np.ndarray
 
 
 class Density:
@@ -112,7 +99,7 @@ class Density:
         self.points_ = rows
         self._centre = rows.mean(axis=0)
         self._points = self._to_own(rows)
-        self._boxes = _boxes(self._points)
+        self._order, self._boxes = _boxes(self._points)
         return self
 
     @classmethod
@@ -130,7 +117,10 @@ class Density:
 
     def _to_own(self, states: np.ndarray) -> np.ndarray:
         """Coordinates in which kernels are N(y_j, I): centred, rotated to H's axes, in units of its deviations."""
-        return np.ascontiguousarray(((states - self._centre) @ self._rotation) / np.sqrt(self._kernel_variance))
+        states, own = np.ascontiguousarray(states, dtype=float), np.empty(states.shape)
+        there = self._rotation / np.sqrt(self._kernel_variance)
+        share_out(len(own), own.size * self.width, lambda i, j: normals.to_own(i, j, states, self._centre, there, own))
+        return own
 
     def _from_own(self, own: np.ndarray) -> np.ndarray:
         return self._centre + (own * np.sqrt(self._kernel_variance)) @ self._rotation.T
@@ -174,7 +164,7 @@ class Density:
         around = seeds ^ _OTHER_STREAM
 
         def part(first: int, last: int) -> None:
-            kernels.blend(
+            normals.blend(
                 first,
                 last,
                 own,
@@ -198,28 +188,14 @@ class Density:
 
     def _pick(self, own: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """:meth:`draw_points` for states in own coordinates."""
-        own, boxes = _measurable(own), self._boxes
+        own = _measurable(own)
         drawn = np.empty((len(own), n_samples), dtype=np.int64)
 
         def part(first: int, last: int) -> None:
-            kernels.draw_points(
-                first,
-                last,
-                own,
-                variance,
-                self._kernel_variance,
-                boxes.points,
-                len(self.points_),
-                boxes.box_low,
-                boxes.box_high,
-                boxes.shelf_low,
-                boxes.shelf_high,
-                seeds,
-                drawn,
-            )
+            kernels.draw_points(first, last, own, variance, self._kernel_variance, self._boxes, seeds, drawn)
 
         share_out(len(own), len(own) * (min(len(self.points_), 5000) + n_samples), part)
-        numbers = boxes.order[drawn]
+        numbers = self._order[drawn]
         for i in np.flatnonzero(drawn[:, 0] == kernels.FAR_AWAY):
             cumulative = np.exp(self._log_weights(own[i : i + 1], variance[i : i + 1])[0]).cumsum()
             levels = np.random.default_rng(int(seeds[i])).random(n_samples) * cumulative[-1]
@@ -288,8 +264,11 @@ def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
     return states
 
 
-def _boxes(points: np.ndarray) -> _Boxes:
-    """Near points in one box, near boxes on one shelf: halve along the direction of most variance until one is left."""
+def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:
+    """Near points in one box, near boxes on one shelf: halve along the direction of most variance until one is left.
+
+    Returns which point of the density each point in the boxes is, and the boxes.
+    """
     n, width = points.shape
     order = np.arange(n)
     n_boxes = -(-n // kernels.BOX)
@@ -315,14 +294,8 @@ def _boxes(points: np.ndarray) -> _Boxes:
     box_low, box_high = _grouped(blocks.min(axis=1)), _grouped(real.max(axis=1))
     shelf_low = box_low.min(axis=2)
     shelf_high = np.where(box_low < kernels.NOWHERE, box_high, -kernels.NOWHERE).max(axis=2)
-    return _Boxes(
-        order,
-        np.ascontiguousarray(blocks.transpose(0, 2, 1)),
-        box_low,
-        box_high,
-        _grouped(shelf_low),
-        _grouped(shelf_high),
-    )
+    inside_out = np.ascontiguousarray(blocks.transpose(0, 2, 1))
+    return order, kernels.Boxes(inside_out, n, box_low, box_high, _grouped(shelf_low), _grouped(shelf_high))
 
 
 def _grouped(faces: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 16
+#: States that one pass over the points serves: their sums fill the registers of AVX2.
+TILE = 4
 
 _FLOAT = ir.FloatType()
 _INT = ir.IntType(32)
@@ -67,24 +69,23 @@ def _across(builder: Any, vector: Any, combine: Callable[..., Any]) -> Any:
     return builder.extract_element(vector, ir.Constant(_INT, 0))
 
 
-#: 2^f on [0, 1], highest power first; relative error 2e-7.
-_POWER_OF_TWO = (1.8775767e-3, 8.9893397e-3, 5.5826318e-2, 2.4015361e-1, 6.9315308e-1, 9.9999994e-1)
+#: 2^f on [-1/2, 1/2], highest power first; relative error 2e-7.
+_POWER_OF_TWO = (1.3276472e-3, 9.675542e-3, 5.550713e-2, 2.402212e-1, 6.9314694e-1, 1.0000001)
+#: Added to a number and taken away again it leaves the nearest whole one, which meanwhile stands in the lowest bits.
+_ROUNDING = 12582912.0
 
 
 def _exp(builder: Any, x: Any) -> Any:
-    """exp of lanes x <= 0; 0 below -86."""
-    t = builder.fmul(x, _constant(1.4426950408889634), flags=_FAST)
-    large = builder.fcmp_ordered(">", t, _constant(-124.0), flags=_FAST)
-    t = _larger(builder, t, _constant(-124.0))
-    # t <= 0, so truncation rounds up: subtract one, and f lies in (0, 1]
-    whole = builder.sub(builder.fptosi(t, _INTS), ir.Constant(_INTS, [1] * LANES))
-    f = builder.fsub(t, builder.sitofp(whole, _VECTOR), flags=_FAST)
+    """exp of lanes x <= 0; what is below 1e-38 becomes 1e-38."""
+    t = _larger(builder, builder.fmul(x, _constant(1.4426950408889634), flags=_FAST), _constant(-126.0))
+    # no fast mathematics here: it would see that nothing is added
+    shifted = builder.fadd(t, _constant(_ROUNDING))
+    f = builder.fsub(t, builder.fsub(shifted, _constant(_ROUNDING)))
     power = _constant(_POWER_OF_TWO[0])
     for coefficient in _POWER_OF_TWO[1:]:
         power = _sum(builder, builder.fmul(power, f, flags=_FAST), _constant(coefficient))
-    bits = builder.shl(builder.add(whole, ir.Constant(_INTS, [127] * LANES)), ir.Constant(_INTS, [23] * LANES))
-    value = builder.fmul(power, builder.bitcast(bits, _VECTOR), flags=_FAST)
-    return builder.select(large, value, _constant(0.0))
+    whole = builder.shl(builder.bitcast(shifted, _INTS), ir.Constant(_INTS, [23] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(power, _INTS), whole), _VECTOR)
 
 
 def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
@@ -131,31 +132,31 @@ def _distances(context: Any, builder: Any, pairs: Any) -> Any:
 
 
 @intrinsic
-def squared_distances(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any, out: Any) -> Any:
-    """``out[j] = sum_k (c[k] - r[k] * points[box, k, j])^2``: scaled distances of a state to the points of a box."""
+def squared_distances(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any, out: Any, start: Any) -> Any:
+    """``out[start + j] = sum_k (c[k] - r[k] * points[box, k, j])^2``: scaled distances of a state to a box's points."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = list(zip(signature.args, arguments, strict=True))
-        start = ir.Constant(arguments[1].type, 0)
-        _store(builder, _distances(context, builder, pairs), _data(context, builder, *pairs[4]), start)
+        _store(builder, _distances(context, builder, pairs), _data(context, builder, *pairs[4]), arguments[5])
         return context.get_dummy_value()
 
-    return types.void(points, types.intp, scaled_state, scale, out), generate
+    return types.void(points, types.intp, scaled_state, scale, out, types.intp), generate
 
 
 @intrinsic
-def weigh_box(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any) -> Any:
-    """Smallest squared distance D to the points of a box, and the sum over them of ``exp((D - distance^2) / 2)``."""
+def weigh_box(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any, reference: Any, out: Any) -> Any:
+    """``out[j]``: weight of point j of a box in units of exp(reference). Returns log of largest, and sum."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = list(zip(signature.args, arguments, strict=True))
-        distances = _distances(context, builder, pairs)
-        nearest = _across(builder, distances, _smaller)
-        beyond = builder.fsub(_splat(builder, nearest), distances, flags=_FAST)
-        weights = _exp(builder, builder.fmul(beyond, _constant(0.5), flags=_FAST))
-        return context.make_tuple(builder, signature.return_type, (nearest, _across(builder, weights, _sum)))
+        logs = builder.fmul(_distances(context, builder, pairs), _constant(-0.5), flags=_FAST)
+        beyond = builder.fsub(logs, _splat(builder, arguments[4]), flags=_FAST)
+        weights = _exp(builder, _smaller(builder, beyond, _constant(0.0)))
+        _store(builder, weights, _data(context, builder, *pairs[5]), ir.Constant(arguments[1].type, 0))
+        log, mass = _across(builder, logs, _larger), _across(builder, weights, _sum)
+        return context.make_tuple(builder, signature.return_type, (log, mass))
 
-    return types.UniTuple(types.float32, 2)(points, types.intp, scaled_state, scale), generate
+    return types.UniTuple(types.float32, 2)(points, types.intp, scaled_state, scale, types.float32, out), generate
 
 
 @intrinsic
@@ -200,3 +201,71 @@ def masses(typing: Any, logs: Any, times: Any, top: Any, out: Any, start: Any) -
         return _across(builder, mass, _sum)
 
     return types.float32(logs, times, types.float32, out, types.intp), generate
+
+
+@intrinsic
+def largest(typing: Any, values: Any, start: Any) -> Any:
+    """Largest of sixteen values from ``start`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = _data(context, builder, signature.args[0], arguments[0])
+        return _across(builder, _load(builder, data, arguments[1]), _larger)
+
+    return types.float32(values, types.intp), generate
+
+
+@intrinsic
+def products(typing: Any, points: Any, box: Any, states: Any, squares: Any, out: Any, tops: Any) -> Any:
+    """``sum_k states[k, t] * points[box, k, j] - squares[box, j] / 2`` for every point j of a box and TILE states t.
+
+    Each number that is loaded of a point serves all the states. Results are ``out[t, box, j]`` (which, like
+    ``squares``, has one axis here); ``tops[t, j]`` becomes the largest that lane j of state t has seen.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pairs = list(zip(signature.args, arguments, strict=True))
+        own = context.make_array(points)(context, builder, value=arguments[0])
+        n_boxes, width, _ = cgutils.unpack_tuple(builder, own.shape, 3)
+        state_data, square_data, out_data, top_data = (_data(context, builder, *pairs[i]) for i in (2, 3, 4, 5))
+        lanes, tile = ir.Constant(width.type, LANES), ir.Constant(width.type, TILE)
+        position = builder.mul(arguments[1], lanes)
+        start = builder.fmul(_load(builder, square_data, position), _constant(-0.5), flags=_FAST)
+        totals = [cgutils.alloca_once_value(builder, start) for _ in range(TILE)]
+        with cgutils.for_range(builder, width) as loop:
+            feature = builder.add(builder.mul(arguments[1], width), loop.index)
+            values = _load(builder, own.data, builder.mul(feature, lanes))
+            first = builder.mul(loop.index, tile)
+            for t, total in enumerate(totals):
+                at = builder.add(first, ir.Constant(width.type, t))
+                c = _splat(builder, builder.load(builder.gep(state_data, [at])))
+                product = builder.fmul(c, values, flags=_FAST)
+                builder.store(_sum(builder, builder.load(total), product), total)
+        for t, total in enumerate(totals):
+            result = builder.load(total)
+            row = builder.mul(builder.mul(n_boxes, lanes), ir.Constant(width.type, t))
+            _store(builder, result, out_data, builder.add(row, position))
+            at = ir.Constant(width.type, t * LANES)
+            _store(builder, _larger(builder, result, _load(builder, top_data, at)), top_data, at)
+        return context.get_dummy_value()
+
+    return types.void(points, types.intp, states, squares, out, tops), generate
+
+
+@intrinsic
+def pile_up(typing: Any, values: Any, top: Any) -> Any:
+    """Replace logs of weights, sixteen to a box, by running sums, in each lane, of exp(log - top)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(values)(context, builder, value=arguments[0])
+        lanes = ir.Constant(array.nitems.type, LANES)
+        top_lanes = _splat(builder, arguments[1])
+        total = cgutils.alloca_once_value(builder, _constant(0.0))
+        with cgutils.for_range(builder, builder.udiv(array.nitems, lanes)) as loop:
+            position = builder.mul(loop.index, lanes)
+            x = builder.fsub(_load(builder, array.data, position), top_lanes, flags=_FAST)
+            running = _sum(builder, builder.load(total), _exp(builder, x))
+            builder.store(running, total)
+            _store(builder, running, array.data, position)
+        return context.get_dummy_value()
+
+    return types.void(values, types.float32), generate

@@ -1,6 +1,7 @@
-"""Random numbers for compiled loops: a splitmix64 stream and normal numbers by the ziggurat method.
+"""Random numbers for compiled loops, and the normal draw around a kernel: the second half of plausible noise.
 
-Numpy's generators cannot be called from threads that do not hold Python's lock; a stream of one 64-bit number can.
+Numpy's generators cannot be called from threads that do not hold Python's lock; a splitmix64 stream of one 64-bit
+number can. Normal numbers are made by the ziggurat method.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ _LAYERS = 256
 #: Where the tail begins, and the area of each layer, for 256 layers.
 _TAIL = 3.6541528853610088
 _AREA = 0.00492867323399
+#: States that are turned into other coordinates together.
+_TOGETHER = 128
 
 
 def _edges() -> np.ndarray:
@@ -65,3 +68,78 @@ def normal(stream: np.ndarray) -> float:
         high = math.exp(-0.5 * (_EDGES[layer + 1] ** 2 - x * x))
         if low + uniform(stream) * (high - low) < 1.0:
             return x
+
+
+@njit(nogil=True, cache=True)
+def to_own(first: int, last: int, states: np.ndarray, centre: np.ndarray, there: np.ndarray, out: np.ndarray) -> None:
+    """The states ``first`` to ``last`` in the density's coordinates: (x - centre) times ``there`` (d, d)."""
+    columns, nothing = np.empty((states.shape[1], _TOGETHER)), np.zeros(states.shape[1])
+    for start in range(first, last, _TOGETHER):
+        n = min(_TOGETHER, last - start)
+        for m in range(n):
+            for k in range(len(columns)):
+                columns[k, m] = states[start + m, k] - centre[k]
+        _multiply(columns, n, there, nothing, out[start : start + n])
+
+
+@njit(nogil=True, cache=True)
+def _multiply(columns: np.ndarray, n: int, matrix: np.ndarray, offset: np.ndarray, out: np.ndarray) -> None:
+    """``out = offset + rows times matrix`` for ``n`` rows, given as columns.
+
+    Not by BLAS: it has threads of its own, which spin on the cores that ours need, and its sums depend on the batch.
+    """
+    totals = np.empty(n)
+    for j in range(len(offset)):
+        totals[:] = offset[j]
+        for k in range(len(columns)):
+            factor = matrix[k, j]
+            for m in range(n):
+                totals[m] += factor * columns[k, m]
+        for m in range(n):
+            out[m, j] = totals[m]
+
+
+@njit(nogil=True, cache=True)
+def blend(
+    first: int,
+    last: int,
+    states: np.ndarray,
+    variance: np.ndarray,
+    kernel_variance: np.ndarray,
+    points: np.ndarray,
+    numbers: np.ndarray,
+    seeds: np.ndarray,
+    centre: np.ndarray,
+    back: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Draw from N(m_j, C) for the kernels ``numbers`` drawn for each of the states ``first`` to ``last``.
+
+    ``states`` (b, d) and ``points`` (n, d) are in the density's coordinates, ``out`` (b, m, d) is in the data's:
+    ``centre`` plus coordinates times ``back`` (d, d). ``numbers`` is (b, m), ``seeds`` (b,) uint64.
+    """
+    each, width = numbers.shape[1], states.shape[1]
+    share = np.empty(width)
+    deviation = np.empty(width)
+    columns = np.empty((width, _TOGETHER))
+    ends = out.reshape(-1, width)
+    stream = np.empty(1, np.uint64)
+    filled, start = 0, first * each
+    spread = -1.0
+    for i in range(first, last):
+        stream[0] = seeds[i]
+        if variance[i] != spread:
+            spread = variance[i]
+            for k in range(width):
+                share[k] = kernel_variance[k] / (spread + kernel_variance[k])
+                deviation[k] = math.sqrt(1.0 - share[k])
+        for sample in range(each):
+            point = points[numbers[i, sample]]
+            for k in range(width):
+                mean = share[k] * states[i, k] + (1.0 - share[k]) * point[k]
+                columns[k, filled] = mean + deviation[k] * normal(stream)
+            filled += 1
+            if filled == _TOGETHER or (i == last - 1 and sample == each - 1):
+                _multiply(columns, filled, back, centre, ends[start : start + filled])
+                start += filled
+                filled = 0
