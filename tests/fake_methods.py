@@ -1,0 +1,69 @@
+"""Recourse methods of the tests' own, which other processes import by name: a plain one, and some that come to harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pandas as pd
+import torch
+from carla.recourse_methods.api import RecourseMethod
+from threadpoolctl import threadpool_info
+
+
+class Liked(RecourseMethod):
+    """Everybody becomes the training row that the classifier likes best; ``folder`` is where some leave a note."""
+
+    def __init__(self, mlmodel, hyperparameters):
+        super().__init__(mlmodel)
+        rows = mlmodel.data.df_train[mlmodel.feature_input_order]
+        self._goal = rows.iloc[mlmodel.predict_proba(rows)[:, 1].argmax()]
+        if "folder" in hyperparameters:
+            self.prepare(Path(hyperparameters["folder"]))
+
+    def prepare(self, folder):
+        (folder / f"{type(self).__name__}-{os.getpid()}").touch()
+
+    def get_counterfactuals(self, factuals):
+        return pd.DataFrame([self._goal] * len(factuals), index=factuals.index)
+
+
+class Dies(Liked):
+    """Its process is killed, always."""
+
+    def prepare(self, folder):
+        super().prepare(folder)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DiesOnce(Liked):
+    """Its process is killed the first time."""
+
+    def prepare(self, folder):
+        first = not [*folder.glob("DiesOnce-*")]
+        super().prepare(folder)
+        if first:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WaitsOnce(Liked):
+    """Takes for ever the first time, so that somebody can do something to its process."""
+
+    def prepare(self, folder):
+        first = not [*folder.glob("WaitsOnce-*")]
+        super().prepare(folder)
+        if first:
+            time.sleep(600)
+
+
+class Tells(Liked):
+    """Writes down how many threads it may use."""
+
+    def prepare(self, folder):
+        libraries = {each["prefix"]: each["num_threads"] for each in threadpool_info()}
+        ours = int(os.environ["ROSE_CARLA_THREADS"])
+        told = {"ours": ours, "torch": torch.get_num_threads(), **libraries}
+        (folder / "threads.json").write_text(json.dumps(told))
