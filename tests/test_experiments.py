@@ -276,28 +276,28 @@ def test_a_finished_cell_comes_back_as_it_was(tmp_path):
     assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".npz"]
 
 
-def damaged(path, how, other):
-    whole = path.read_bytes()
-    at = whole.index(np.arange(64.0).tobytes()) + 100
-    contents = {
-        "truncated": whole[: len(whole) // 2],
-        "corrupted": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
-        "empty": b"",
-        "garbage": b"PK\x03\x04 and then nothing of ours",
-        "foreign": other.read_bytes(),
-    }
-    path.write_bytes(contents[how])
+def damage(path, how, other):
+    whole, middle = path.read_bytes(), path.stat().st_size // 2
+    if how == "tampered":
+        with np.load(path) as file:
+            np.savez(path, **{**file, "Proximity": np.ones(64)})
+    elif how == "without about":
+        cache.write(path, judgement().key, {"Proximity": np.arange(64.0)})
+    else:
+        contents = {"truncated": whole[:middle], "empty": b"", "garbage": b"PK not ours", "foreign": other.read_bytes()}
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        path.write_bytes({**contents, "corrupted": flipped}[how])
 
 
-@pytest.mark.parametrize("how", ["truncated", "corrupted", "empty", "garbage", "foreign", "without about"])
+WAYS = ["truncated", "corrupted", "tampered", "empty", "garbage", "foreign", "without about"]
+
+
+@pytest.mark.parametrize("how", WAYS)
 def test_damaged_files_are_not_used_and_a_warning_says_so(tmp_path, how):
     store, cell, other = Store(tmp_path), judgement(), judgement("Wachter")
     for each in (cell, other):
         store.keep(each, experiments.Result({"Proximity": np.arange(64.0)}))
-    if how == "without about":
-        cache.write(store.path(cell), cell.key, {"Proximity": np.arange(64.0)})
-    else:
-        damaged(store.path(cell), how, store.path(other))
+    damage(store.path(cell), how, store.path(other))
     with pytest.warns(UserWarning, match=r"Computing 'compas linear GrSp seed 0 Proximity' again: .* is not used"):
         assert store.find(cell) is None
     store.keep(cell, experiments.Result({"Proximity": np.arange(3.0)}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -105,15 +107,18 @@ class Dask:
                 "Running on a Dask cluster needs Dask: pip install 'rose-carla[dask]', here and for its workers."
             ) from error
         self._distributed: Any = distributed
-        try:
-            self._client = distributed.Client(scheduler, timeout=_WAIT)
-            self._client.wait_for_workers(1, timeout=_WAIT)
-        except (OSError, ValueError) as error:
-            raise ExperimentError(
-                f"There is no Dask cluster with a worker at {scheduler!r} ({error}): start `dask scheduler`, and "
-                "`dask worker ADDRESS --nthreads 1` once for each core to be used."
-            ) from error
-        self._check()
+        with contextlib.ExitStack() as refused:
+            try:
+                self._client = distributed.Client(scheduler, timeout=_WAIT)
+                refused.callback(self._client.close)
+                self._client.wait_for_workers(1, timeout=_WAIT)
+            except (OSError, ValueError, asyncio.TimeoutError) as error:
+                raise ExperimentError(
+                    f"There is no Dask cluster with a worker at {scheduler!r} ({error}): start `dask scheduler`, and "
+                    "`dask worker ADDRESS --nthreads 1` once for each core to be used."
+                ) from error
+            self._check()
+            refused.pop_all()
 
     def _check(self) -> None:
         """Cells seed global generators, so they need a process each; and the same code has to run everywhere."""

@@ -82,7 +82,7 @@ class Recourse:
     @classmethod
     def of(cls, setting: Setting, method: str, **options: Any) -> Recourse:
         """With hyper-parameters by name; those that are the table's anyway are left out, so no cell has two names."""
-        usual = entry(method).usual()
+        usual = {**entry(method).usual(), "seed": setting.seed}
         return cls(setting, method, tuple(sorted(item for item in options.items() if item not in usual.items())))
 
     @functools.cached_property

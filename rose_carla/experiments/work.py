@@ -72,9 +72,9 @@ def threads(n: int) -> Iterator[None]:
     """
     before, ours = torch.get_num_threads(), os.environ.get("ROSE_CARLA_THREADS")
     os.environ["ROSE_CARLA_THREADS"] = str(n)
-    torch.set_num_threads(1)
     try:
         with threadpool_limits(n):
+            torch.set_num_threads(1)  # the limits set it too
             yield
     finally:
         torch.set_num_threads(before)

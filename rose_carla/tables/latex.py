@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from rose_carla.tables.columns import condition_words
 from rose_carla.tables.comparison import BETTER, DIFFERS, WITHIN
@@ -33,6 +34,8 @@ _SPECIAL = {
     "≥": r"$\geq$",
     "τ": r"$\tau$",
 }
+#: Rows that fit on a page.
+_ROWS = 40
 #: Of the tags, beside the paper's values.
 _SIGNS = {WITHIN: r"$^=$", BETTER: r"$^+$", DIFFERS: r"$^{\neq}$"}
 _PREAMBLE = r"""\documentclass{article}
@@ -53,7 +56,7 @@ def latex(tables: list[Table], comment: str) -> str:
         Where the numbers come from, for the first lines.
     """
     head = "".join(f"% {line}\n" for line in comment.splitlines())
-    body = "\n".join(part for table in tables for part in _environments(table))
+    body = "\n".join(part for table in tables for page in _pages(table) for part in _environments(page))
     return f"{head}{_PREAMBLE}{body}\\end{{document}}\n"
 
 
@@ -67,7 +70,15 @@ def escape(text: str) -> str:
     """
     signs = re.compile("|".join(re.escape(sign) for sign in sorted(_SPECIAL, key=len, reverse=True)))
     plain = signs.sub(lambda found: _SPECIAL[found.group()], text)
-    return re.sub(r"(?<![\d$])-(?=\d)", "$-$", plain).encode("ascii", "replace").decode()
+    return re.sub(r"(?<![\d$-])-(?=\d)", "$-$", plain).encode("ascii", "replace").decode()
+
+
+def _pages(table: Table) -> list[Table]:
+    """A table that fits on a page, or the parts of one that does not, a data set each."""
+    if len(table.rows) <= _ROWS:
+        return [table]
+    names = dict.fromkeys(row.dataset for row in table.rows)
+    return [replace(table, rows=tuple(row for row in table.rows if row.dataset == name)) for name in names]
 
 
 def _environments(table: Table) -> list[str]:

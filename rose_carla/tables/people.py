@@ -54,7 +54,7 @@ def people(points: Iterable[Point], finished: Finished) -> pd.DataFrame:
         }
         for judgement in point.judgements:
             judged = finished.results.get(judgement)
-            columns |= {} if judged is None else judged.arrays
+            columns |= dict.fromkeys(judgement.metrics, np.nan) if judged is None else judged.arrays
             if judged is not None and "Proximity" in judged.arrays:
                 columns["Steps"] = judged.arrays["Proximity"] / judgement.noise.action_unit
         columns["Recourse_Time"] = recourse.about["seconds"] / recourse.about["people"]
