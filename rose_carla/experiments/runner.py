@@ -102,11 +102,10 @@ def _each(jobs: list[Job], backend: Backend, store: Store, logs: Path | None, ba
         if logs is not None:
             write_whole(logs / f"{file_name(outcome.cell)}.log", outcome.log)
         if outcome.result is not None:
-            if isinstance(outcome.cell, Recourse):
-                about = {**outcome.result.about, "alone": backend.alone, "threads": backend.n_threads}
-                outcome = replace(outcome, result=replace(outcome.result, about=about))
-            assert outcome.result is not None
-            store.keep(outcome.cell, outcome.result)
+            how = {"alone": backend.alone, "threads": backend.n_threads, "cell_seconds": outcome.seconds}
+            result = replace(outcome.result, about={**outcome.result.about, **how})
+            store.keep(outcome.cell, result)
+            outcome = replace(outcome, result=result)
         bar.over(outcome.cell, outcome.error)
         yield outcome
 

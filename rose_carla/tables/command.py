@@ -22,7 +22,7 @@ from rose_carla.tables.columns import DATASETS, condition_words
 from rose_carla.tables.comparison import claims
 from rose_carla.tables.layouts import Plan, Scope
 from rose_carla.tables.people import Point, errors, people
-from rose_carla.tables.provenance import provenance
+from rose_carla.tables.provenance import provenance, revision
 from rose_carla.tables.table import Table, build
 from rose_carla.tables.terminal import shown
 
@@ -151,7 +151,7 @@ def _run(
     further: Sequence[tuple[Table, pd.DataFrame]] = (),
 ) -> int:
     """Run the cells of all tables, write and show the tables; the exit code says whether any cell failed."""
-    started = time.time()
+    started, made_by = time.time(), revision()
     try:
         finished = _finished(chosen, [point for plan in plans for point in plan.points])
         parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *further]
@@ -168,8 +168,12 @@ def _run(
         settings = {
             name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(chosen).items())
         }
-        about = provenance(started, settings) | {
-            "cells": {"reused": finished.n_reused, "all": finished.n_reused + finished.n_run},
+        about = provenance(started, made_by, settings) | {
+            "cells": {
+                "reused": finished.n_reused,
+                "all": finished.n_reused + finished.n_run,
+                "seconds": round(sum(result.about["cell_seconds"] for result in finished.results.values()), 1),
+            },
             "failed": failed,
             "hyperparameters": _hyperparameters(finished),
         }

@@ -23,8 +23,8 @@ class Estimate:
         Over everybody who has a value, as in the paper.
     lower, upper
         Confidence interval of the mean; NaN where one value tells nothing about its spread.
-    n
-        Values it was computed from.
+    n, n_seeds
+        Values it was computed from, and seeds that they came from.
     """
 
     mean: float
@@ -32,6 +32,7 @@ class Estimate:
     lower: float
     upper: float
     n: int
+    n_seeds: int = 1
 
 
 def estimate(values: np.ndarray, seeds: np.ndarray) -> Estimate:
@@ -49,7 +50,7 @@ def estimate(values: np.ndarray, seeds: np.ndarray) -> Estimate:
     values, seeds = values[known], seeds[known]
     n = len(values)
     if n == 0:
-        return Estimate(np.nan, np.nan, np.nan, np.nan, 0)
+        return Estimate(np.nan, np.nan, np.nan, np.nan, 0, 0)
     mean = float(values.mean())
     std = float(values.std(ddof=1)) if n > 1 else np.nan
     of_seeds = [float(values[seeds == seed].mean()) for seed in np.unique(seeds)]
@@ -60,7 +61,7 @@ def estimate(values: np.ndarray, seeds: np.ndarray) -> Estimate:
         lower, upper = float(low[0]), float(high[0])
     else:
         lower, upper = _student(values)
-    return Estimate(mean, std, lower, upper, n)
+    return Estimate(mean, std, lower, upper, n, len(of_seeds))
 
 
 def _student(sample: Sequence[float] | np.ndarray) -> tuple[float, float]:

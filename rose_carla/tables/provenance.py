@@ -40,19 +40,21 @@ def revision() -> str:
         return "-"
 
 
-def provenance(started: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+def provenance(started: float, made_by: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All that somebody needs who wants the same numbers again.
 
     Parameters
     ----------
     started
         Of :func:`time.time`.
+    made_by
+        The :func:`revision` then: the code may change while it runs.
     settings
         Options of the run.
     """
     return {
         "command": command(),
-        "revision": revision(),
+        "revision": made_by,
         "source": code.fingerprint(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(started)),
         "seconds": round(time.time() - started, 1),

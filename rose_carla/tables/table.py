@@ -43,7 +43,8 @@ class Value:
     Parameters
     ----------
     text
-        As printed: mean and deviation, or what went wrong. Times that were measured beside other cells begin with ~.
+        As printed: mean and deviation, or what went wrong, or how many seeds did not. Times that were measured beside
+        other cells begin with ~.
     estimate
         None if the cell failed or nobody has recourse.
     printed, tag, reason
@@ -173,6 +174,7 @@ def build(
         What failed, by data set, method and condition.
     """
     groups = dict(iter(people.groupby(["Dataset", "Method", "Condition"])))
+    n_seeds = people["Seed"].nunique()
     rows = []
     for dataset in datasets:
         estimates = {}
@@ -199,6 +201,8 @@ def build(
                     continue
                 top, robust = marks.get(column, (set(), set()))
                 value = _value(layout, dataset, method, condition, column, known)
+                if known.n_seeds < n_seeds:
+                    value = replace(value, text=f"{value.text} ({known.n_seeds} of {n_seeds} seeds)")
                 if column.metric in _TIMES and method in unfair:
                     values.append(Value(f"~{value.text}", known, value.printed))
                 else:
