@@ -269,6 +269,15 @@ def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
     assert not grsp[3].best_robust
 
 
+def test_a_mean_over_fewer_seeds_than_the_others_says_so():
+    frame = made_up(np.random.default_rng(5), methods=("GrSp", "PROBE"), seeds=(0, 1))
+    frame = frame[(frame["Method"] == "GrSp") | (frame["Seed"] == 0)]
+    table = build(Layout("table1", "", (Column("Acc_AIR"),), (("GrSp", ""), ("PROBE", ""))), frame, ["german"], {})
+    (whole,), (part,) = (row.values for row in table.rows)
+    assert "seeds" not in whole.text
+    assert part.text.endswith(" (1 of 2 seeds)")
+
+
 def test_every_place_of_a_table_against_a_loop():
     rng = np.random.default_rng(4)
     frame = made_up(rng, ("german", "compas"), conditions=("variance=0.005", "variance=0.01"), missing=0.3)

@@ -41,28 +41,29 @@ REASONS = (
         metrics=("Log_Density",),
     ),
     Reason(
-        "our CoGS breaks ties towards fewer changes and stops as soon as nothing gets better; what the paper's did is "
-        "not known",
-        methods=("CoGS",),
-        metrics=("Sparsity",),
-    ),
-    Reason(
-        "ours counts recourse as found only if it stands the check on fresh noise; the paper's training noise (a "
-        "weighted mean of 50 points in coordinates of [-1, 1]) has about a quarter of the variance, so less is asked "
-        "of its recourse",
+        "ours gives a person up rather than return a plan that fails the check on fresh noise: under the noise of the "
+        "evaluation, on the density of all training rows, none was found for them",
         methods=("ROSE-one", "ROSE-mul"),
+        metrics=("Validity",),
     ),
     Reason(
-        "CARLA's method is the same; another classifier (ours has its own weights) and other people",
-        methods=("Wachter", "GrSp"),
+        "the paper's plans were made for less noise (a deviation of 0.1 in coordinates of [-1, 1] is a quarter of the "
+        "variance in [0, 1], and a transition was a mean of 50 points); under the noise stated in the paper an "
+        "exhaustive search finds no shorter single change on Adult either",
+        methods=("ROSE-one", "ROSE-mul"),
+        metrics=("Proximity", "Sparsity"),
     ),
     Reason(
-        "the release of dice-ml is another, and with it the random search and its sparsity step",
-        methods=("DiCE",),
+        "ours shortens a plan until it just stands the check, a rate below 1 - tau = 0.25, so its rates lie nearer to "
+        "that limit",
+        methods=("ROSE-one", "ROSE-mul"),
+        metrics=_AIR,
     ),
+    Reason("another classifier and other people; the method is CARLA's own", methods=("Wachter", "GrSp")),
+    Reason("another release of dice-ml, another classifier and other people", methods=("DiCE",)),
     Reason(
-        "ours keeps people within [0, 1] and at valid categories, which the published code does not; the longer or "
-        "shorter recourse shifts every rate",
+        "ours goes on until its guarantee holds and keeps people within [0, 1] and at valid categories, the published "
+        "code does neither; longer or shorter recourse shifts every rate",
         methods=("PROBE", "CROCO", "ROAR", "ARAR"),
     ),
     Reason("not known; another classifier and other people are part of it"),
