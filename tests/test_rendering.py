@@ -210,6 +210,7 @@ def test_latex_compiles_and_fits_its_pages(tmp_path, name):
 
 def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method():
     frame = made_up()
+    frame.loc[frame["Dataset"] == "compas", "Plausible_AIR"] *= 3
     figure = plots.frontier(frame, "Plausible_AIR", {"german": "German Credit"})
     assert isinstance(figure, plt.Figure)
     assert [ax.get_title() for ax in figure.axes] == ["German Credit", "compas"]
@@ -220,6 +221,9 @@ def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method()
             part = frame[(frame["Dataset"] == dataset) & (frame["Method"] == method)]
             means = [(each["Proximity"].mean(), each["Plausible_AIR"].mean()) for _, each in part.groupby("Condition")]
             np.testing.assert_allclose(points, means)
+            assert np.all(
+                (points > [ax.get_xlim()[0], ax.get_ylim()[0]]) & (points < [ax.get_xlim()[1], ax.get_ylim()[1]])
+            )
     plt.close(figure)
 
 

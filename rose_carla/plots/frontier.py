@@ -76,12 +76,12 @@ def frontier(people: pd.DataFrame, metric: str = "Acc_AIR", titles: dict[str, st
         ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
         ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-        ax.set_ylim(-0.02, None)
         ax.set_title((titles or {}).get(dataset, dataset), fontsize="medium")
         ax.set_xlabel("L1 distance")
         ax.grid(True, alpha=0.3, linewidth=0.5)
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
+    axes[0][0].set_ylim(bottom=-0.02)  # of all panels, and only now that everything is drawn
     axes[0][0].set_ylabel(_LABELS[metric])
     handles: dict[str, Any] = {}
     for ax in axes[0]:

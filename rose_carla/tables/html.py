@@ -13,7 +13,7 @@ from rose_carla.tables.table import Column, Table, Value
 
 _CLASSES = {WITHIN: "within", BETTER: "better", DIFFERS: "differs"}
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1c1c1c }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1750px; padding: 0 1rem; color: #1c1c1c }
 h1 { font-size: 1.6rem } h2 { margin-top: 2.5rem; font-size: 1.25rem } h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums }
 th, td { padding: .3rem .6rem; text-align: right; vertical-align: top; white-space: nowrap }
