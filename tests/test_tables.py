@@ -20,12 +20,14 @@ from rose_carla.tables import (
     claims,
     dominating,
     estimate,
+    layouts,
     people,
     t_tests,
     tag,
 )
 from rose_carla.tables import printed as from_paper
 from rose_carla.tables.comparison import BETTER, DIFFERS, TESTED, WITHIN, best
+from rose_carla.tables.layouts import Scope
 from rose_carla.tables.people import errors, tidy_csv
 from scipy import stats
 
@@ -276,6 +278,20 @@ def test_a_mean_over_fewer_seeds_than_the_others_says_so():
     (whole,), (part,) = (row.values for row in table.rows)
     assert "seeds" not in whole.text
     assert part.text.endswith(" (1 of 2 seeds)")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, 1.37), ({"classifier": "linear"}, 1.14), ({"actionable": True}, None)],
+    ids=["as in the paper", "logistic regression", "immutable features kept"],
+)
+def test_values_are_compared_with_the_papers_table_of_the_same_protocol(options, expected):
+    plan = layouts.table_1(Scope(("german",), **options), ("CROCO",))
+    table = build(plan.layout, made_up(np.random.default_rng(6), methods=("CROCO",)), ["german"], {})
+    value = dict(zip((column.metric for column in table.columns), table.rows[0].values, strict=True))["Proximity"]
+    assert (value.printed and value.printed.mean) == expected
+    assert bool(value.tag) == (expected is not None)
+    assert ("Immutable features are kept" in table.note) == (expected is None)
 
 
 def test_every_place_of_a_table_against_a_loop():

@@ -142,11 +142,13 @@ class Layout:
     Parameters
     ----------
     name, title, note
-        As in :class:`Table`; the name is also the paper's table in :mod:`.paper`.
+        As in :class:`Table`.
     columns
         Metrics, under conditions.
     rows
         Methods, and conditions where a row is one.
+    paper
+        The paper's table in :mod:`.paper` to compare with; by default that of the same name, empty for none.
     marked
         Whether the best values are marked: not where rows are conditions of one method.
     """
@@ -156,6 +158,7 @@ class Layout:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, str], ...]
     note: str = ""
+    paper: str | None = None
     marked: bool = True
 
 
@@ -242,7 +245,8 @@ def _value(
     text = measure.text(known.mean)
     if measure.spread and np.isfinite(known.std):
         text += f" ± {measure.text(known.std)}"
-    printed = paper.printed(layout.name, dataset, method, column.metric, condition or column.condition)
+    compared = layout.name if layout.paper is None else layout.paper
+    printed = paper.printed(compared, dataset, method, column.metric, condition or column.condition)
     tag = comparison.tag(known.mean, printed, measure) if printed else ""
     why = reason(dataset, method, column.metric) if tag == comparison.DIFFERS else ""
     return Value(text, known, printed, tag, why)
