@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def appendix(arguments: Sequence[str] | None = None) -> int:
     _known(parser, "part", chosen.parts, _PARTS)
     scope = _scope(parser, chosen, "ann")
     plans = [_APPENDIX[part](scope) for part in dict.fromkeys(chosen.parts) if part in _APPENDIX]
-    further = [classifiers(scope)] if _CLASSIFIERS in chosen.parts else []
+    further = [lambda: classifiers(scope)] if _CLASSIFIERS in chosen.parts else []
     return _run(chosen, "ROSE: the tables of the paper's appendix", plans, ("frontier", "linear"), further)
 
 
@@ -148,13 +148,13 @@ def _run(
     title: str,
     plans: Sequence[Plan],
     compared: Sequence[str],
-    further: Sequence[tuple[Table, pd.DataFrame]] = (),
+    further: Sequence[Callable[[], tuple[Table, pd.DataFrame]]] = (),
 ) -> int:
     """Run the cells of all tables, write and show the tables; the exit code says whether any cell failed."""
     started, made_by = time.time(), revision()
     try:
         finished = _finished(chosen, [point for plan in plans for point in plan.points])
-        parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *further]
+        parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *(make() for make in further)]
         failed = [
             f"{cell.words}: {words}"
             for cell, words in finished.errors.items()
