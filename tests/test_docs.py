@@ -56,6 +56,6 @@ def test_method_of_add_a_method_is_short_and_prints_what_the_page_says(capsys):
 
 
 def test_links_in_the_pages_lead_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
