@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +13,7 @@ from rose_carla.errors import ExperimentError, MissingPackageError
 from rose_carla.experiments import code
 from rose_carla.experiments.cells import Cell, Result
 from rose_carla.experiments.work import Outcome, work
+from rose_carla.noise.threads import n_cores
 
 #: A cell with the results that it needs.
 Job = tuple[Cell, tuple[Result, ...]]
@@ -34,11 +34,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of processes and connections."""
-
-
-def n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Local:
@@ -128,7 +123,7 @@ class Dask:
                     f"The worker {name} runs {about['nthreads']} cells at a time in one process: start it with "
                     "--nthreads 1."
                 )
-        here = {**code.versions(), "source": code.fingerprint()}
+        here = _code()
         for name, there in self._client.run(_code).items():
             for what in here:
                 if there[what] != here[what]:

@@ -16,11 +16,16 @@ from rose_carla.errors import NoiseError
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def n_threads() -> int:
     """``$ROSE_CARLA_THREADS``, or the cores this process may use. It never changes a result."""
     chosen = os.environ.get("ROSE_CARLA_THREADS")
     if chosen is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return n_cores()
     if not chosen.isdigit() or int(chosen) < 1:
         raise NoiseError(f"ROSE_CARLA_THREADS has to be a whole number above 0, got {chosen!r}.")
     return int(chosen)

@@ -15,11 +15,10 @@ import pandas as pd
 from rose_carla import datasets, experiments
 from rose_carla.errors import RoseCarlaError, unknown_name
 from rose_carla.experiments import Backend, Dask, Finished, Local, Store
-from rose_carla.experiments.backends import n_cores
+from rose_carla.noise.threads import n_cores
 from rose_carla.tables import layouts, report
 from rose_carla.tables.classifiers import classifiers
 from rose_carla.tables.columns import DATASETS, condition_words
-from rose_carla.tables.comparison import claims
 from rose_carla.tables.layouts import Plan, Scope
 from rose_carla.tables.people import Point, errors, people
 from rose_carla.tables.provenance import provenance, revision
@@ -158,12 +157,7 @@ def _run(
         failed = [
             f"{cell.words}: {words}"
             for cell, words in finished.errors.items()
-            if isinstance(cell, experiments.Recourse)
-        ]
-        failed += [
-            f"{cell.words}: {words}"
-            for cell, words in finished.errors.items()
-            if isinstance(cell, experiments.Judgement) and cell.recourse not in finished.errors
+            if isinstance(cell, experiments.Recourse) or cell.recourse not in finished.errors
         ]
         settings = {
             name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(chosen).items())
@@ -177,17 +171,17 @@ def _run(
             "failed": failed,
             "hyperparameters": _hyperparameters(finished),
         }
-        report.write(chosen.out, title, parts, about, failed, compared)
+        held = report.write(chosen.out, title, parts, about, failed, compared)
     except RoseCarlaError as error:
         print(f"error: {error}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         print("\nStopped. Finished cells are kept: the same command goes on from here.", file=sys.stderr)
         return 130
-    for table, frame in parts:
+    for table, _ in parts:
         print(shown(table))
-        if table.name in compared and not frame.empty:
-            print(_verdict(frame))
+        if table.name in held:
+            print(_verdict(held[table.name]))
     print(
         f"Written to {chosen.out}/ after {time.time() - started:.0f} s; of {finished.n_reused + finished.n_run} cells "
         f"{finished.n_reused} had been finished before."
@@ -223,10 +217,10 @@ def _hyperparameters(finished: Finished) -> dict[str, Any]:
     return found
 
 
-def _verdict(frame: pd.DataFrame) -> str:
+def _verdict(held: pd.DataFrame) -> str:
     """Whether anybody is both safer and shorter than ROSE, in a sentence for each data set and variant."""
     lines = []
-    for row in claims(frame).itertuples():
+    for row in held.itertuples():
         who = f"{row.Ours} {condition_words(row.Condition)}".strip()
         metric = row.Metric.replace("_", " ")
         if row.Held:

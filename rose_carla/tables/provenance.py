@@ -15,7 +15,7 @@ from typing import Any
 
 import rose_carla
 from rose_carla.experiments import code
-from rose_carla.experiments.backends import n_cores
+from rose_carla.noise.threads import n_cores
 
 
 def command() -> str:

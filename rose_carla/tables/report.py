@@ -38,7 +38,7 @@ def write(
     provenance: Mapping[str, Any],
     errors: Sequence[str],
     compared: Sequence[str] = (),
-) -> None:
+) -> dict[str, pd.DataFrame]:
     """Write everything that a run leaves behind.
 
     Parameters
@@ -51,7 +51,13 @@ def write(
         What failed, in sentences.
     compared
         Names of tables whose people are also compared by tests and claims, and drawn.
+
+    Returns
+    -------
+    dict
+        The :func:`.comparison.claims` of the tables that are compared.
     """
+    held = {table.name: claims(people) for table, people in parts if table.name in compared and not people.empty}
     origin = f"Made by: {provenance['command']}\nrevision {provenance['revision']}, {provenance['started']}"
     page = Page(title)
     page.code(origin)
@@ -64,8 +70,8 @@ def write(
         write_whole(folder / f"{table.name}.csv", tidy_csv(table.frame()))
         write_whole(folder / f"{table.name}.tex", latex([table], origin))
         write_whole(folder / f"{table.name}-people.csv", tidy_csv(people))
-        if table.name in compared:
-            text += _compared(folder, table.name, people, page)
+        if table.name in held:
+            text += _compared(folder, table.name, people, held[table.name], page)
         head = f"<!-- {origin} -->\n\n# {title}\n\n```\n{provenance['command']}\n```\n\n"
         failed = "".join(f"- {words}\n" for words in errors)
         write_whole(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
@@ -73,14 +79,12 @@ def write(
     page.code(json.dumps(provenance, indent=2, ensure_ascii=False))
     write_whole(folder / "report.html", page.html())
     write_whole(folder / "run.json", json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
+    return held
 
 
-def _compared(folder: Path, name: str, people: pd.DataFrame, page: Page) -> str:
+def _compared(folder: Path, name: str, people: pd.DataFrame, held: pd.DataFrame, page: Page) -> str:
     """Tests, claims and figures on the page and in files of their own; what is to be read, as Markdown."""
-    if people.empty:
-        return ""
     text = ""
-    held = claims(people)
     if not held.empty:
         page.heading("Is anybody both safer and shorter than ROSE?")
         page.text(_CLAIM)
