@@ -12,7 +12,16 @@ import rose_carla
 #: Distributions whose release may shape a number.
 LIBRARIES = ("carla-recourse", "dice-ml", "numba", "numpy", "pandas", "scikit-learn", "scipy", "torch")
 #: What runs, keeps or shows results shapes none of them.
-_SHOWN_ONLY = ("plots", "tables", "experiments/backends.py", "experiments/runner.py", "experiments/store.py")
+_SHOWN_ONLY = (
+    "__main__.py",
+    "cli",
+    "figures",
+    "plots",
+    "tables",
+    "experiments/backends.py",
+    "experiments/runner.py",
+    "experiments/store.py",
+)
 
 
 @functools.lru_cache(maxsize=1)

@@ -55,7 +55,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 #: Symbols of what conditions set, for people.
-_SYMBOLS = {"variance": "σ²", "unit_variance": "σ² of a unit", "action_unit": "u"}
+_SYMBOLS = {"variance": "σ²", "unit_variance": "σ² of a unit", "action_unit": "u", "tau": "τ"}
 
 
 def condition_words(condition: str) -> str:
@@ -65,6 +65,8 @@ def condition_words(condition: str) -> str:
     --------
     >>> condition_words("action_unit=0.05")
     'u = 0.05'
+    >>> condition_words("tau=0.9, variance=0.01")
+    'τ = 0.9, σ² = 0.01'
     """
-    name, _, value = condition.partition("=")
-    return f"{_SYMBOLS.get(name, name)} = {value}" if value else condition
+    pairs = [part.partition("=") for part in condition.split(", ")]
+    return ", ".join(f"{_SYMBOLS.get(name, name)} = {value}" if value else name for name, _, value in pairs)

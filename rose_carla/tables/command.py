@@ -30,6 +30,7 @@ DONE, FAILED, REFUSED = 0, 1, 2
 #: What ``--quick`` looks at: a look, no result.
 _QUICK_PEOPLE, _QUICK_SAMPLES = 10, 100
 _APPENDIX = {
+    "rose-one": layouts.rose_one,
     "rose-mul": layouts.rose_mul,
     "plausible": layouts.plausible,
     "accumulated": layouts.accumulated,
