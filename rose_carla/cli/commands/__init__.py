@@ -1,0 +1,1 @@
+"""A module for each command: ``add_arguments(parser)`` and ``run(chosen)``, which returns the exit code."""

@@ -1,0 +1,70 @@
+"""How commands end: in a sentence and an exit code, not in a traceback that is no use to whoever typed them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from rose_carla.errors import RoseCarlaError
+
+# Those of rose_carla.tables.options, whose import would double the time of --help.
+DONE, REFUSED, STOPPED = 0, 2, 130
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def ended(run: Callable[[], int]) -> int:
+    """The exit code of ``run``, whatever comes of it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.showwarning = _as_remark
+            code = run()
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:  # of a parser, which has said what there is to say
+        return end.code if isinstance(end.code, int) else DONE
+    except RoseCarlaError as error:
+        return _refused(str(error))
+    except BrokenPipeError:
+        _let_go()  # whoever read our results has enough of them
+        return DONE
+    except OSError as error:
+        _let_go()
+        where = f" {error.filename!r}" if error.filename else ""
+        return _refused(f"The file{where} cannot be read or written: {error.strerror or error}.")
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return STOPPED
+
+
+def one_line(text: object) -> str:
+    """A text without line breaks."""
+    return " ".join(str(text).split())
+
+
+def remark(text: object) -> None:
+    """Tell people something that is no result."""
+    print(f"remark: {one_line(text)}", file=sys.stderr)
+
+
+def _as_remark(message: object, category: object, filename: str, *further: Any, **named: Any) -> None:
+    """Warnings of this package are for people; those of libraries are for whoever calls them."""
+    if filename.startswith(_PACKAGE):
+        remark(message)
+
+
+def _refused(text: str) -> int:
+    print(f"error: {one_line(text)}", file=sys.stderr)
+    return REFUSED
+
+
+def _let_go() -> None:
+    """Have Python's last flush of stdout succeed: it would complain once more about what has been told."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,77 @@
+"""The parser of all commands: names that do not exist are refused with the close match."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rose_carla.errors import RoseCarlaError, unknown_name
+from rose_carla.tables.options import Parser
+
+
+class CommandError(RoseCarlaError, ValueError):
+    """A command cannot be run as it was given."""
+
+
+class CommandParser(Parser):
+    """A parser that knows what an unknown option was meant to be."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The options, or the end with a sentence."""
+        chosen, further = self.parse_known_args(arguments)
+        for word in further:
+            if word.startswith("-") and word != "-":
+                known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+                self.error(unknown_name("option", word.partition("=")[0], known))
+        if further:
+            self.error(f"{further[0]!r} is one argument too many; see {self.prog} --help")
+        return chosen
+
+
+def run_command(name: str, arguments: Sequence[str], prog: str) -> int:
+    """Parse the arguments of one of the commands and run it."""
+    module = importlib.import_module(f"rose_carla.cli.commands.{name}")
+    described, _, examples = (module.__doc__ or "").partition("\n\n")
+    parser = CommandParser(prog=prog, description=described, epilog=examples.rstrip())
+    module.add_arguments(parser)
+    chosen = parser.parse(arguments)
+    chosen.typed = [*prog.split(), *arguments]
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # where people keep models and methods of their own
+    code: int = module.run(chosen)
+    return code
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """For whole numbers of at least ``least``."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"has to be a whole number of at least {least}, got {text!r}")
+        return value
+
+    return number
+
+
+def named(text: str, names: Sequence[str], kind: str) -> str:
+    """One of some names.
+
+    Raises
+    ------
+    CommandError
+        With the close match, if it is none of them.
+    """
+    if text not in names:
+        raise CommandError(unknown_name(kind, text, names))
+    return text

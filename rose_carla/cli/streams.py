@@ -1,0 +1,119 @@
+"""Files that commands read and write: ``-`` is stdin or stdout, and a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from rose_carla.cli.parser import CommandError
+from rose_carla.errors import DataError
+
+STANDARD = "-"
+
+
+def content(source: str) -> bytes:
+    """All bytes of a file, or of stdin.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read.
+    """
+    try:
+        return sys.stdin.buffer.read() if source == STANDARD else Path(source).read_bytes()
+    except OSError as error:
+        raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
+
+
+def once(*sources: str | None) -> None:
+    """Refuse to read stdin for two purposes."""
+    if sources.count(STANDARD) > 1:
+        raise CommandError("'-' is stdin, which can be read only once: give a file for the other.")
+
+
+def rows(source: str) -> Iterator[list[str]]:
+    """Lines of a CSV file as lists of text, as they come; an empty line is an empty list.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, or is no CSV file in UTF-8.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            raw = sys.stdin.buffer if source == STANDARD else stack.enter_context(open(source, "rb"))
+            # spreadsheets put a byte order mark before the first column's name
+            text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+            stack.callback(text.detach)
+            yield from csv.reader(text, strict=True)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source!r} is no text in UTF-8: save it as 'CSV UTF-8'.") from error
+    except csv.Error as error:
+        raise DataError(f"{source!r} cannot be read as a CSV file: {error}.") from error
+    except OSError as error:
+        raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def written(path: str | None) -> Iterator[TextIO]:
+    """A text to write to: stdout, or a file that is there in the end, whole, or as it was before.
+
+    Raises
+    ------
+    CommandError
+        If it cannot be written.
+    """
+    if path is None or path == STANDARD:
+        yield sys.stdout
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a device or a pipe: nothing to put in its place
+        temporary = target
+    else:
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        if temporary != target:
+            os.replace(temporary, target)
+    except OSError as error:
+        raise CommandError(f"{path!r} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if temporary != target:
+            temporary.unlink(missing_ok=True)
+
+
+def writable(path: str | None) -> None:
+    """Refuse a file that cannot be written before hours of work.
+
+    Raises
+    ------
+    CommandError
+        If it cannot be.
+    """
+    if path is None or path == STANDARD:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise CommandError(f"{path!r} is a folder: name a file in it.")
+    if not target.parent.is_dir():
+        raise CommandError(f"{path!r} cannot be written: there is no folder {str(target.parent)!r}.")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise CommandError(f"{path!r} cannot be written: permission denied.")
+
+
+def aligned(lines: list[list[str]], left: int = 1) -> str:
+    """Lines of a small table under one another, the first ``left`` columns to the left, numbers to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+
+    def padded(line: list[str]) -> str:
+        cells = zip(line, widths, strict=True)
+        return "  ".join(t.ljust(w) if i < left else t.rjust(w) for i, (t, w) in enumerate(cells)).rstrip()
+
+    return "\n".join(padded(line) for line in lines)

@@ -1,0 +1,180 @@
+"""The folder of a training: the policy, and all that is needed to make its data and its classifier again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rose_carla
+from carla.models.api import MLModel
+from rose_carla.cli.classifier import classifier
+from rose_carla.cli.data import DataChoice, Loaded
+from rose_carla.cli.method import planner_class
+from rose_carla.cli.parser import CommandError
+from rose_carla.errors import DataError
+from rose_carla.experiments.store import write_whole
+from rose_carla.sequential import Sequential
+
+#: Raise when the contents of a file change their meaning.
+FORMAT = 1
+_POLICY, _TRAINING = "policy.npz", "train.json"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What was trained.
+
+    Parameters
+    ----------
+    data
+        The data, with the whole path of a CSV file.
+    sha256
+        Of the CSV file.
+    model, method
+        As they were typed.
+    settings
+        All hyper-parameters.
+    seed
+        Of split, classifier and policy.
+    """
+
+    data: DataChoice
+    sha256: str | None
+    model: str
+    method: str
+    settings: dict[str, Any]
+    seed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as for JSON."""
+        return {**dataclasses.asdict(self), "data": self.data.as_dict()}
+
+    def check_folder(self, folder: Path, force: bool) -> None:
+        """Refuse to write over another training.
+
+        Raises
+        ------
+        CommandError
+            If there is one, or if nothing can be written there.
+        """
+        if folder.exists() and not folder.is_dir():
+            raise CommandError(f"{str(folder)!r} is a file: name a folder.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f".{_TRAINING}.probe"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise CommandError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+        if force or not any((folder / name).exists() for name in (_POLICY, _TRAINING)):
+            return
+        try:
+            same = read(folder)[0] == self
+        except CommandError:
+            same = False
+        if not same:
+            raise CommandError(f"{str(folder)!r} holds another training: name another folder, or add --force.")
+
+    def write(self, folder: Path, method: Sequential, typed: Sequence[str]) -> None:
+        """Write the policy, then the file that makes it a training."""
+        method.save(folder / _POLICY)
+        about = {
+            "format": FORMAT,
+            **self.as_dict(),
+            "policy_sha256": _digest(folder / _POLICY),
+            "version": rose_carla.__version__,
+            "command": shlex.join(typed),
+        }
+        write_whole(folder / _TRAINING, json.dumps(about, indent=2) + "\n")
+
+
+def read(folder: Path) -> tuple[Training, str]:
+    """What was trained, and the sha256 of its policy.
+
+    Raises
+    ------
+    CommandError
+        If the folder holds no training that can be used.
+    """
+    path = folder / _TRAINING
+    if not folder.is_dir():
+        raise CommandError(f"There is no folder {str(folder)!r}: make one with 'rose-carla train'.")
+    if not path.exists():
+        raise CommandError(f"{str(folder)!r} holds no training ({_TRAINING}): make one with 'rose-carla train'.")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise CommandError(f"{str(path)!r} has format {about['format']}, this version reads {FORMAT}: train anew.")
+        data: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in about["data"].items()
+        }
+        fields = {field.name: about[field.name] for field in dataclasses.fields(Training)}
+        return Training(**{**fields, "data": DataChoice(**data)}), str(about["policy_sha256"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, CommandError):
+            raise
+        raise CommandError(f"{str(path)!r} is damaged or no training: train anew.") from error
+
+
+def load(folder: Path, source: str | None, model: str | None, method: str | None = None) -> Loading:
+    """The policy of a folder with its classifier.
+
+    Parameters
+    ----------
+    folder
+        Of ``rose-carla train``.
+    source
+        Where the CSV file is now; None: where it was.
+    model, method
+        Code is run only if whoever types the command names it: a classifier or method of the form ``module:name`` has
+        to be given once more. None: it is one of this package.
+
+    Raises
+    ------
+    RoseCarlaError
+        If the data, the classifier or the policy are not those of the training.
+    """
+    training, digest = read(folder)
+    for option, given, known in (("--model", model, training.model), ("--method", method, training.method)):
+        if given is not None and given != known:
+            raise CommandError(f"{str(folder)!r} was trained with {option} {known}, not {given}.")
+        if given is None and ":" in known:
+            raise CommandError(f"{str(folder)!r} was trained with code of its own: add {option} {known} to run it.")
+    choice = training.data
+    if source is not None:
+        if choice.built_in and source != choice.source:
+            raise CommandError(f"{str(folder)!r} was trained on {choice.source!r}, not on {source!r}.")
+        choice = dataclasses.replace(choice, source=source)
+    elif not choice.built_in and not Path(choice.source).is_file():
+        raise DataError(f"The training data {choice.source!r} are not there any more: name the file (DATA).")
+    made = planner_class(training.method)
+    loaded = choice.load(training.seed)
+    if loaded.sha256 != training.sha256:
+        raise DataError(
+            f"{choice.source!r} has changed since {str(folder)!r} was trained on it: name the file as it was (DATA), "
+            "or train anew."
+        )
+    fitted = classifier(training.model, loaded, training.seed)
+    if not (folder / _POLICY).is_file() or _digest(folder / _POLICY) != digest:
+        raise CommandError(f"The policy in {str(folder)!r} is missing, damaged or of another training: train anew.")
+    return Loading(training, loaded, fitted, made.load(folder / _POLICY, fitted))
+
+
+@dataclass(frozen=True)
+class Loading:
+    """A policy from a folder, with its data and its classifier."""
+
+    training: Training
+    loaded: Loaded
+    model: MLModel
+    method: Sequential
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
