@@ -70,8 +70,8 @@ class Store:
             raise ExperimentError(f"The finished cell {cell.words!r} cannot be kept: {error}.") from error
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file; readers see the old one or the whole new one, never a part.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file; readers see the old one or the whole new one, never a part.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def write_whole(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rose_carla.compat import import_optional
 from rose_carla.errors import PlanError
+from rose_carla.plots.style import BLUE, COLUMN, RED, legend_beside, new_axes, one_axes, small_ticks, styled
 from rose_carla.policy import Update
 
-#: Colours that also people who are colour-blind tell apart.
-_VALIDITY, _COST = "#0072B2", "#D55E00"
+_VALIDITY, _COST = BLUE, RED
 
 
+@styled
 def learning_curve(log: Sequence[Update], ax: Any = None) -> Any:
     """Validity and cost of the policy over training, as matplotlib ``Axes``.
 
@@ -35,24 +35,51 @@ def learning_curve(log: Sequence[Update], ax: Any = None) -> Any:
     """
     if not log:
         raise PlanError("The log is empty: train a policy first.")
-    plt = import_optional("matplotlib.pyplot")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.5, 2.4), layout="constrained")
+    _draw(one := one_axes(ax, COLUMN, 2.2), log)
+    one.legend(frameon=False, loc="lower right")
+    return one
+
+
+@styled
+def learning_curves(logs: Mapping[str, Sequence[Update]], n_columns: int = 2) -> Any:
+    """:func:`learning_curve` of several methods, a panel for each, as a matplotlib ``Figure``.
+
+    Parameters
+    ----------
+    logs
+        From the title of a panel to ``method.log_``.
+    n_columns
+        Panels side by side.
+    """
+    if not logs or not all(logs.values()):
+        raise PlanError("A log is empty: train a policy first.")
+    n_rows = -(-len(logs) // n_columns)
+    figure, axes = new_axes(COLUMN * min(n_columns, 2) + 0.3, 1.7 * n_rows + 0.3, n_rows, n_columns)
+    for ax, (title, log) in zip(axes.ravel(), logs.items(), strict=False):
+        _draw(ax, log)
+        ax.set_title(title)
+    for ax in axes.ravel()[len(logs) :]:
+        ax.remove()
+    legend_beside(figure, axes.ravel()[:1], "outside lower center", ncols=2)
+    return figure
+
+
+def _draw(ax: Any, log: Sequence[Update]) -> None:
     steps = np.array([update.steps for update in log]) / 1000
     ax.plot(steps, [update.validity for update in log], ".", color=_VALIDITY, markersize=3, alpha=0.5)
-    ax.plot(steps, [update.greedy_validity for update in log], "-", color=_VALIDITY)
+    # not every update is judged without exploration: the line joins those that are
+    judged = np.array([not np.isnan(update.greedy_validity) for update in log])
+    ax.plot(steps[judged], np.array([update.greedy_validity for update in log])[judged], "-", color=_VALIDITY)
     ax.set_xlabel("environment steps (thousands)")
     ax.set_ylabel("validity", color=_VALIDITY)
     ax.set_ylim(0, 1.05)
     costs = ax.twinx()
     costs.plot(steps, [update.cost for update in log], ".", color=_COST, markersize=3, alpha=0.5)
-    costs.plot(steps, [update.greedy_cost for update in log], "--", color=_COST)
+    costs.plot(steps[judged], np.array([update.greedy_cost for update in log])[judged], "--", color=_COST)
     costs.set_ylabel("cost (units of action)", color=_COST)
     finite = [each.greedy_cost for each in log if np.isfinite(each.greedy_cost)]
     costs.set_ylim(0, 3 * np.median(finite) if finite else None)
     ax.plot([], [], "-", color="0.4", label="without exploration")
     ax.plot([], [], ".", color="0.4", markersize=3, alpha=0.5, label="in training")
-    ax.legend(frameon=False, fontsize="small", loc="lower right")
-    for side in (ax, costs):
-        side.spines["top"].set_visible(False)
-    return ax
+    small_ticks(costs)
+    costs.spines["right"].set_visible(True)

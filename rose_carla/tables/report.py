@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import plots
-from rose_carla.compat import import_optional
 from rose_carla.errors import MissingPackageError
 from rose_carla.experiments.store import write_whole
 from rose_carla.tables.columns import DATASETS, MEASURES, condition_words
@@ -103,24 +101,13 @@ def _compared(folder: Path, name: str, people: pd.DataFrame, held: pd.DataFrame,
         if metric not in people or people[metric].isna().all():
             continue
         try:
-            svg = _svg(people, metric)
+            svg = plots.image(plots.frontier(people, metric, DATASETS), "svg").decode()
         except MissingPackageError as error:
             page.text(str(error))
             break
         write_whole(folder / f"{name}-{metric.lower().replace('_', '-')}.svg", svg)
         page.figure(svg, f"Mean {MEASURES[metric].label} against mean L1 distance: lower and further left is better.")
     return text
-
-
-def _svg(people: pd.DataFrame, metric: str) -> str:
-    figure = plots.frontier(people, metric, DATASETS)
-    matplotlib = import_optional("matplotlib")
-    drawn = io.StringIO()
-    # the same picture for the same numbers: no date, and names that do not change
-    with matplotlib.rc_context({"svg.hashsalt": "rose_carla"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    import_optional("matplotlib.pyplot").close(figure)
-    return drawn.getvalue()
 
 
 def _told(held: pd.DataFrame) -> pd.DataFrame:

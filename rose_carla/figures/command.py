@@ -1,0 +1,71 @@
+"""The command that makes the figures; ``benchmarks/make_figures.py`` and ``rose-carla figures`` call it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from rose_carla import plots
+from rose_carla.compat import import_optional
+from rose_carla.errors import RoseCarlaError
+from rose_carla.experiments.store import write_whole
+from rose_carla.figures.recipes import RECIPES
+from rose_carla.tables.options import (
+    DONE,
+    FAILED,
+    REFUSED,
+    STOPPED,
+    about_cells,
+    failures,
+    finished_cells,
+    plain,
+    run_parser,
+    scope_of,
+)
+from rose_carla.tables.people import people
+from rose_carla.tables.provenance import provenance, revision
+from tqdm import tqdm
+
+
+def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Make figures from finished cells, after computing those that are missing."""
+    parser = run_parser("The paper's figures and a few more, from runs of this package.", "figures", prog)
+    listed = "\n".join(f"  {name:<24}{recipe.words}" for name, recipe in RECIPES.items())
+    parser.epilog = f"figures:\n{listed}\n\n{parser.epilog}"
+    parser.add_argument("names", nargs="*", default=list(RECIPES), metavar="NAME", help="default: all of them")
+    parser.add_argument(
+        "--formats", nargs="+", default=["pdf", "png"], metavar="KIND", help=f"some of {', '.join(plots.FORMATS)}"
+    )
+    chosen = parser.parse_args(arguments)
+    parser.known("figure", chosen.names, RECIPES)
+    parser.known("format", chosen.formats, plots.FORMATS)
+    scope = scope_of(parser, chosen, "ann")
+    names, started, made_by = list(dict.fromkeys(chosen.names)), time.time(), revision()
+    problems: list[str] = []
+    try:
+        import_optional("matplotlib")
+        points = {name: RECIPES[name].points(scope) for name in names}
+        finished = finished_cells(chosen, [point for some in points.values() for point in some])
+        for name in tqdm(names, "figures", disable=None, leave=False):
+            try:
+                figure = RECIPES[name].draw(scope, people(points[name], finished))
+            except RoseCarlaError as error:
+                problems.append(f"{name}: {error}")
+                continue
+            plots.save(figure, chosen.out / name, chosen.formats)
+        problems = failures(finished) + problems
+        about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
+        write_whole(chosen.out / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    except RoseCarlaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("\nStopped. Finished cells are kept: the same command goes on from here.", file=sys.stderr)
+        return STOPPED
+    for name in names:
+        print(f"{chosen.out / name}: {RECIPES[name].words}")
+    for words in problems:
+        print(f"failed: {words}", file=sys.stderr)
+    return FAILED if problems else DONE
