@@ -11,9 +11,9 @@ from rose_carla.planning import Plan
 from rose_carla.plots.style import BLUE, GREY, RED, SKY, one_axes, styled
 
 #: Characters to a line of a step.
-_LINE = 34
+_LINE = 40
 #: Inches of the chart, of its head and foot, and of each line of text.
-_WIDTH, _MARGIN, _LINE_HEIGHT = 5.2, 0.85, 0.17
+_WIDTH, _MARGIN, _LINE_HEIGHT = 5.6, 0.85, 0.17
 
 
 @styled
@@ -81,6 +81,6 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     ax.set_xlabel("chance of success after each step")
     ax.set_title(f"Plan for person {plan.label}", loc="left", fontweight="bold")
     ax.grid(True, axis="x", alpha=0.3, linewidth=0.5)
-    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="y", length=0, pad=7)
     ax.spines["left"].set_visible(False)
     return ax
