@@ -150,7 +150,13 @@ def _distances(scope: Scope, people: pd.DataFrame) -> Any:
 def _long_points(scope: Scope) -> tuple[Point, ...]:
     """ROAR with both classifiers, ARAR with the linear one, ROSE with the network."""
     linear = [point for point in layouts.linear(scope).points if point.key[1] in ("ROAR", "ARAR")]
-    return (*layouts.table_1(scope, ("ROAR",)).points, *linear, *layouts.table_1(scope, OURS).points)
+    every = [*layouts.table_1(scope, ("ROAR",)).points, *linear, *layouts.table_1(scope, OURS).points]
+    return tuple(_only(point, "Proximity") for point in every)
+
+
+def _only(point: Point, metric: str) -> Point:
+    """Without the judgements that a figure does not look at: noise along ROAR's long ways takes minutes."""
+    return Point(point.condition, tuple(each for each in point.judgements if metric in each.metrics))
 
 
 def _frontier(metric: str) -> Recipe:
