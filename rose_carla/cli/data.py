@@ -27,7 +27,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "compas": {"name": "compas"},
 }
 #: Options of CSV files, as they are typed.
-_OF_CSV = ("target", "favourable", "immutable", "continuous", "categorical")
+OF_CSV = ("target", "favourable", "immutable", "continuous", "categorical", "ignore")
 
 
 def add_data_options(parser: argparse.ArgumentParser, positional: bool, optional: bool = False) -> None:
@@ -44,6 +44,7 @@ def add_data_options(parser: argparse.ArgumentParser, positional: bool, optional
         "immutable": "features that no plan may change",
         "continuous": "features that are numbers; default: all columns of numbers",
         "categorical": "features that are categories; default: all others",
+        "ignore": "columns that are no features, such as a name",
     }.items():
         group.add_argument(f"--{name}", nargs="+", action="extend", metavar="COL", help=f"CSV: {words}")
     group.add_argument("--all-actionable", action="store_true", help="built-in data: plans may change every feature")
@@ -57,7 +58,7 @@ class DataChoice:
     ----------
     source
         A built-in name, the path of a CSV file, or ``-``.
-    target, favourable, immutable, continuous, categorical
+    target, favourable, immutable, continuous, categorical, ignore
         Of a CSV file; ``favourable`` as text.
     all_actionable
         Of built-in data.
@@ -69,6 +70,7 @@ class DataChoice:
     immutable: tuple[str, ...] = ()
     continuous: tuple[str, ...] | None = None
     categorical: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
     all_actionable: bool = False
 
     @classmethod
@@ -80,7 +82,7 @@ class DataChoice:
         CommandError
             If they do not go together.
         """
-        given = [f"--{name}" for name in _OF_CSV if getattr(chosen, name) is not None]
+        given = [f"--{name}" for name in OF_CSV if getattr(chosen, name) is not None]
         if chosen.data is None:
             raise CommandError("Say which data: a built-in name, or a CSV file, before the options that take columns.")
         if chosen.data in BUILT_IN:
@@ -100,6 +102,7 @@ class DataChoice:
             chosen.favourable,
             tuple(dict.fromkeys(chosen.immutable or ())),
             **columns,
+            ignore=tuple(dict.fromkeys(chosen.ignore or ())),
             all_actionable=chosen.all_actionable,
         )
 
@@ -117,8 +120,15 @@ class DataChoice:
         """Plain values, as for JSON."""
         return dataclasses.asdict(self)
 
-    def load(self, seed: int) -> Loaded:
+    def load(self, seed: int, known: str | None = None) -> Loaded:
         """The data set, split with a seed.
+
+        Parameters
+        ----------
+        seed
+            Of the split.
+        known
+            The sha256 that the CSV file has to have; None: any.
 
         Raises
         ------
@@ -131,16 +141,37 @@ class DataChoice:
         if self.target is None:
             raise DataError(f"Say which column of {self.name!r} holds the outcome: --target COL.")
         frame, digest = table(self.source)
-        if self.target not in frame.columns:
-            raise DataError(unknown_name("target column", self.target, map(str, frame.columns)))
+        if known is not None and digest != known:
+            raise DataError(f"{self.source!r} has changed since the training: name the file as it was (DATA).")
+        self.check_columns(frame)
         wanted = outcome(frame[self.target], self.favourable)
         return Loaded(self.made(frame, wanted, seed), digest, wanted)
+
+    def check_columns(self, frame: pd.DataFrame) -> None:
+        """Refuse names of columns that a table does not have.
+
+        Raises
+        ------
+        DataError
+            With the close match.
+        """
+        named = {
+            "target column": [] if self.target is None else [self.target],
+            "immutable feature": self.immutable,
+            "continuous feature": self.continuous or (),
+            "categorical feature": self.categorical or (),
+            "column to ignore": self.ignore,
+        }
+        for kind, names in named.items():
+            for name in names:
+                if name not in frame.columns:
+                    raise DataError(unknown_name(kind, name, map(str, frame.columns)))
 
     def made(self, frame: pd.DataFrame, wanted: Any, seed: int) -> Dataset:
         """The data set of a table that has been read."""
         assert self.target is not None
         return datasets.from_frame(
-            frame,
+            frame.drop(columns=list(self.ignore)),
             self.target,
             name=f"{self.name}.csv" if self.name in BUILT_IN else self.name,
             continuous=None if self.continuous is None else list(self.continuous),
@@ -229,7 +260,7 @@ def meant(text: str, values: Iterable[Any]) -> Any:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return None if "_" in text else float(text)  # Python reads 1_0 as ten, CSV files do not
     except ValueError:
         return None
 

@@ -9,6 +9,7 @@ import pandas as pd
 from rose_carla import Benchmark
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
+from rose_carla.cli.streams import printing_aside
 from rose_carla.deadline import interrupted_after
 from rose_carla.experiments.cells import PATIENCE
 from rose_carla.seeds import seeded
@@ -69,7 +70,7 @@ def judged(
     done
         Called after each of the steps, one more than there are metrics.
     """
-    with interrupted_after(PATIENCE, f"it was given up after {PATIENCE:.0f} s"):
+    with interrupted_after(PATIENCE, f"it was given up after {PATIENCE:.0f} s"), printing_aside():
         with seeded(seed):
             method = make()
             # what is compiled or imported at its first use is no method's cost; what is wrong shows again below

@@ -11,6 +11,7 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.cli.classifier import told
 from rose_carla.cli.parser import CommandError, at_least
+from rose_carla.cli.streams import printing_aside
 from rose_carla.errors import ExperimentError, PlanError, RoseCarlaError, unknown_name
 from rose_carla.experiments.methods import METHODS, Entry, entry
 from rose_carla.sequential import Sequential
@@ -98,7 +99,8 @@ def method_entry(name: str) -> Entry:
         If there is no such method.
     """
     try:
-        return entry(name)
+        with printing_aside():
+            return entry(name)
     except RoseCarlaError:
         raise
     except Exception as error:  # a module of somebody else may raise anything
@@ -119,7 +121,7 @@ def settings_of(name: str, options: Mapping[str, Any], seed: int) -> dict[str, A
     if settings is not None:
         given = {**found.options, **seeds, **options}
         return dict(settings.of(given, found.make._own_defaults).as_dict())  # type: ignore[attr-defined]
-    known = getattr(found.make, "_DEFAULT_HYPERPARAMS", None)
+    known = getattr(found.make, "_DEFAULT_HYPERPARAMS", {} if name in METHODS else None)
     for option in options:  # CARLA drops unknown ones without a word
         if known is not None and option not in {*known, *found.options}:
             raise PlanError(unknown_name(f"hyper-parameter of {name}", option, {*known, *found.options}))
@@ -149,7 +151,8 @@ def build(name: str, model: MLModel, seed: int, options: Mapping[str, Any]) -> R
         If it cannot be made for the model.
     """
     try:
-        return method_entry(name).build(model, seed, options)
+        with printing_aside():
+            return method_entry(name).build(model, seed, options)
     except RoseCarlaError:
         raise
     except Exception as error:  # methods of CARLA and of users raise what they like

@@ -25,11 +25,11 @@ class CommandParser(Parser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The options, or the end with a sentence."""
-        chosen, further = self.parse_known_args(arguments)
-        for word in further:
-            if word.startswith("-") and word != "-":
-                known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+        known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+        for word in arguments:  # first of all: a misspelt option may be the one that is required
+            if word.startswith("--") and word.partition("=")[0] not in known:
                 self.error(unknown_name("option", word.partition("=")[0], known))
+        chosen, further = self.parse_known_args(arguments)
         if further:
             self.error(f"{further[0]!r} is one argument too many; see {self.prog} --help")
         return chosen

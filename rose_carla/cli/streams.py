@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rose_carla.cli.parser import CommandError
 from rose_carla.errors import DataError
@@ -27,6 +27,21 @@ def content(source: str) -> bytes:
     """
     try:
         return sys.stdin.buffer.read() if source == STANDARD else Path(source).read_bytes()
+    except OSError as error:
+        raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
+
+
+def readable(source: str) -> None:
+    """Refuse a file that cannot be read before hours of work.
+
+    Raises
+    ------
+    DataError
+        If it cannot be.
+    """
+    try:
+        if source != STANDARD:
+            open(source, "rb").close()
     except OSError as error:
         raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
 
@@ -72,25 +87,31 @@ def written(path: str | None) -> Iterator[TextIO]:
     if path is None or path == STANDARD:
         yield sys.stdout
         return
-    target = Path(path)
-    if target.exists() and not target.is_file():  # a device or a pipe: nothing to put in its place
-        temporary = target
-    else:
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))  # a link stays a link to what is written
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        if temporary != target:
+        if _replaceable(path):
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
             os.replace(temporary, target)
+        else:
+            with open(path, "a", encoding="utf-8", newline="") as file:
+                yield file
     except OSError as error:
         raise CommandError(f"{path!r} cannot be written: {error.strerror or error}.") from error
     finally:
-        if temporary != target:
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def writable(path: str | None) -> None:
-    """Refuse a file that cannot be written before hours of work.
+def _replaceable(path: str) -> bool:
+    """Whether another file may be put in its place: not of a device, a pipe, or a stream such as /dev/stdout."""
+    stream = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return not stream and (not os.path.lexists(path) or os.path.isfile(path))
+
+
+def writable(path: str | None, *sources: str | None) -> None:
+    """Refuse a file that cannot be written, or that is one of the sources, before hours of work.
 
     Raises
     ------
@@ -106,6 +127,14 @@ def writable(path: str | None) -> None:
         raise CommandError(f"{path!r} cannot be written: there is no folder {str(target.parent)!r}.")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CommandError(f"{path!r} cannot be written: permission denied.")
+    for source in sources:
+        if source and source != STANDARD and target.is_file() and os.path.samefile(source, target):
+            raise CommandError(f"{path!r} is read by this command, and would be written over: name another file.")
+
+
+def printing_aside() -> contextlib.AbstractContextManager[Any]:
+    """While code of somebody else runs: stdout is for results, so what it prints goes to stderr."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def aligned(lines: list[list[str]], left: int = 1) -> str:

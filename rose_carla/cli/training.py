@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shlex
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,13 +67,17 @@ class Training:
         """
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"{str(folder)!r} is a file: name a folder.")
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            probe = folder / f".{_TRAINING}.probe"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=folder):
+                pass
         except OSError as error:
             raise CommandError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+        finally:
+            for each in made:  # a training that fails leaves nothing
+                with contextlib.suppress(OSError):
+                    each.rmdir()
         if force or not any((folder / name).exists() for name in (_POLICY, _TRAINING)):
             return
         try:
@@ -83,6 +89,7 @@ class Training:
 
     def write(self, folder: Path, method: Sequential, typed: Sequence[str]) -> None:
         """Write the policy, then the file that makes it a training."""
+        folder.mkdir(parents=True, exist_ok=True)
         method.save(folder / _POLICY)
         about = {
             "format": FORMAT,
@@ -154,12 +161,7 @@ def load(folder: Path, source: str | None, model: str | None, method: str | None
     elif not choice.built_in and not Path(choice.source).is_file():
         raise DataError(f"The training data {choice.source!r} are not there any more: name the file (DATA).")
     made = planner_class(training.method)
-    loaded = choice.load(training.seed)
-    if loaded.sha256 != training.sha256:
-        raise DataError(
-            f"{choice.source!r} has changed since {str(folder)!r} was trained on it: name the file as it was (DATA), "
-            "or train anew."
-        )
+    loaded = choice.load(training.seed, training.sha256)
     fitted = classifier(training.model, loaded, training.seed)
     if not (folder / _POLICY).is_file() or _digest(folder / _POLICY) != digest:
         raise CommandError(f"The policy in {str(folder)!r} is missing, damaged or of another training: train anew.")

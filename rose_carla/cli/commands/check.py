@@ -26,6 +26,7 @@ from rose_carla.cli.data import DataChoice, add_data_options
 from rose_carla.cli.endings import one_line
 from rose_carla.cli.method import add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import CommandError, at_least
+from rose_carla.cli.streams import printing_aside
 from rose_carla.compat.extras import OPTIONAL_PACKAGES, install_command
 from rose_carla.datasets.raw import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
@@ -66,7 +67,8 @@ def _contract(chosen: argparse.Namespace) -> int:
     settings_of(chosen.method, options, seed)
     model = classifier(kind, choice.load(seed), seed)
     factuals = models.negative_instances(model, seed=seed).head(chosen.limit)
-    failures = checks.contract_failures(build(chosen.method, model, seed, options), factuals)
+    with printing_aside():
+        failures = checks.contract_failures(build(chosen.method, model, seed, options), factuals)
     print(f"{chosen.method} on {len(factuals)} people of {choice.name}, classifier {kind}")
     width = max(map(len, checks.CHECKS))
     for name in checks.CHECKS:
@@ -95,17 +97,13 @@ def _installation() -> int:
 
 def _optional() -> Iterator[tuple[str, str]]:
     """Optional packages, and how to get those that are not there."""
+    distributions = importlib.metadata.packages_distributions()
     for package in OPTIONAL_PACKAGES:
-        if importlib.util.find_spec(package) is not None:
-            yield package, f"{_version(package)} (optional)"
-        else:
+        if importlib.util.find_spec(package) is None:
             yield package, f"not installed (optional): {install_command(package)}"
-
-
-def _version(package: str) -> str:
-    for name in importlib.metadata.packages_distributions().get(package, []):
-        return importlib.metadata.version(name)
-    return "installed"
+        else:
+            names = distributions.get(package, [])
+            yield package, f"{importlib.metadata.version(names[0]) if names else 'installed'} (optional)"
 
 
 def _data_files() -> str:

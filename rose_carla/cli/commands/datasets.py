@@ -21,11 +21,12 @@ from rose_carla.cli.data import BUILT_IN, DataChoice, Loaded, add_data_options, 
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import categories, plain, ranges
 from rose_carla.cli.streams import aligned
-from rose_carla.errors import DataError, RoseCarlaError, unknown_name
+from rose_carla.errors import DataError
 from rose_carla.tables.options import DONE, FAILED
 
 #: Categories that are listed.
 _SHOWN = 8
+_IGNORED = "ignored"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,18 +95,17 @@ def _problems(frame: pd.DataFrame, choice: DataChoice) -> list[str]:
     """What is wrong: with the outcome, with each feature by itself, and, if nothing is, with all of them together."""
     if choice.target is None:
         return ["Say which column holds the outcome: --target COL."]
-    if choice.target not in frame.columns:
-        return [unknown_name("target column", choice.target, map(str, frame.columns))]
     try:
+        choice.check_columns(frame)
         wanted = outcome(frame[choice.target], choice.favourable)
-    except RoseCarlaError as error:
+    except DataError as error:
         return [str(error)]
     found: list[str] = []
     alone = frame[[choice.target]].assign(**{f"not {choice.target}": range(len(frame))})
     checks = [(alone, DataChoice(choice.source, choice.target))]
     for column in frame.columns.drop(choice.target):
         role = _role(frame, column, choice)
-        if role:
+        if role != _IGNORED:
             checks.append((frame[[column, choice.target]].dropna(subset=[choice.target]), _of(choice, column, role)))
     for part, roles in [*checks, (frame, choice)]:
         if part is frame and found:
@@ -122,12 +122,14 @@ def _of(choice: DataChoice, column: str, role: str) -> DataChoice:
 
 
 def _role(frame: pd.DataFrame, column: str, choice: DataChoice) -> str:
-    """As the data set would have it; nothing for a column that is left out."""
+    """As the data set would have it."""
+    if column in choice.ignore:
+        return _IGNORED
     for role, named in (("continuous", choice.continuous), ("categorical", choice.categorical)):
         if named is not None and column in named:
             return role
     if choice.continuous is not None and choice.categorical is not None:
-        return ""
+        return _IGNORED
     if choice.continuous is not None or choice.categorical is not None:
         return "categorical" if choice.continuous is not None else "continuous"
     values = frame[column]

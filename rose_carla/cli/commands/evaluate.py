@@ -33,7 +33,7 @@ from rose_carla.cli.judging import METRICS, Elsewhere, judged
 from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import People, plain
-from rose_carla.cli.streams import aligned, once, writable, written
+from rose_carla.cli.streams import aligned, once, readable, writable, written
 from rose_carla.cli.training import load, read
 from rose_carla.errors import DataError, RoseCarlaError
 from rose_carla.tables.columns import MEASURES
@@ -73,7 +73,9 @@ def run(chosen: argparse.Namespace) -> int:
     """Judge, and print means over people."""
     named(chosen.format, ("table", "csv"), "format")
     once(chosen.data, chosen.people, chosen.counterfactuals)
-    writable(chosen.per_person)
+    for source in filter(None, (chosen.people, chosen.counterfactuals)):
+        readable(source)
+    writable(chosen.per_person, chosen.people, chosen.counterfactuals)
     if chosen.counterfactuals is not None and chosen.people is None:
         raise CommandError("--counterfactuals needs --people FILE: those for whom they were made.")
     if chosen.id is not None and chosen.people is None:

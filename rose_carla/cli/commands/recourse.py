@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import itertools
 import os
 import sys
 from collections import Counter
@@ -24,13 +23,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
-from rose_carla.cli.data import DataChoice, add_data_options
+from rose_carla.cli.data import OF_CSV, DataChoice, add_data_options
 from rose_carla.cli.endings import remark
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import Chunk, People
 from rose_carla.cli.plans import FORMATS, REFUSED, Answer
-from rose_carla.cli.streams import STANDARD, once, writable, written
+from rose_carla.cli.streams import STANDARD, once, readable, writable, written
 from rose_carla.cli.training import load
 from rose_carla.sequential import Sequential
 from rose_carla.tables.options import DONE, FAILED
@@ -38,7 +37,7 @@ from tqdm.auto import tqdm
 
 _TOGETHER = 2000
 #: Options that say what a policy is, and are known if there is one.
-_OF_TRAINING = ("target", "favourable", "immutable", "continuous", "categorical", "all_actionable", "set", "seed")
+_OF_TRAINING = (*OF_CSV, "all_actionable", "set", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,24 +64,22 @@ def run(chosen: argparse.Namespace) -> int:
     """Read, plan and write, some people at a time."""
     write = FORMATS[named(chosen.format, list(FORMATS), "format")]
     once(chosen.people, chosen.data)
-    if chosen.people != STANDARD:
-        open(chosen.people, "rb").close()  # what is not there is told before any training
-        if chosen.out and os.path.exists(chosen.out) and os.path.samefile(chosen.people, chosen.out):
-            raise CommandError(f"--out {chosen.out} would write over the people: name another file.")
-    writable(chosen.out)
+    readable(chosen.people)
+    writable(chosen.out, chosen.people)
     method = planner_of(chosen)
     people = People(method._mlmodel.data, chosen.id, chosen.extrapolate)
     counts: Counter[str] = Counter()
     names: Counter[str] = Counter()
     with written(chosen.out) as file, tqdm(unit=" people", disable=None, total=_lines(chosen.people)) as bar:
-        write([], file, True)
         for chunk in people.chunks(chosen.people, chosen.chunk):
             answers = list(answered(method, chunk))
-            write(answers, file, False)
+            write(answers, file, not counts)
             file.flush()
             counts.update(answer.status for answer in answers)
             names.update(chunk.labels)
             bar.update(len(answers))
+        if not counts:  # nobody: the header alone
+            write([], file, True)
     shared = sum(1 for count in names.values() if count > 1)
     if shared:
         remark(f"{shared} names in column {chosen.id!r} stand for more than one person")
@@ -133,5 +130,5 @@ def _lines(source: str) -> int | None:
         return None
     with contextlib.suppress(OSError), open(source, "rb") as file:
         blocks = iter(lambda: file.read(1 << 20), b"")
-        return max(sum(block.count(b"\n") for block in itertools.chain(blocks)) - 1, 0)
+        return max(sum(block.count(b"\n") for block in blocks) - 1, 0)
     return None

@@ -23,6 +23,7 @@ from rose_carla import models
 from carla.models.api import MLModel
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
 from rose_carla.cli.data import DataChoice, Loaded, add_data_options
+from rose_carla.cli.endings import remark
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import STANDARD
@@ -73,8 +74,13 @@ def run(chosen: argparse.Namespace) -> int:
     training.write(chosen.out, method, chosen.typed)
     print(f"data        {about(choice, loaded)}")
     test = loaded.data.df_test
-    accuracy = f"accuracy {models.accuracy(model, test):.3f} on the {len(test):,} people of the test split"
-    print(f"classifier  {kind}, {accuracy}, {fitted - start:.1f} s")
+    accuracy, usual = models.accuracy(model, test), test[loaded.data.target].mean()
+    print(
+        f"classifier  {kind}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
+        f"{fitted - start:.1f} s"
+    )
+    if accuracy <= max(usual, 1 - usual):
+        remark("the classifier is no better than always predicting the more frequent outcome")
     print(f"policy      {name}, trained in {trained - fitted:.1f} s")
     print(f"plans       {reached(method, model, seed)}", flush=True)
     print(f"written     {chosen.out}/policy.npz, {chosen.out}/train.json")
