@@ -3,6 +3,7 @@
 #   make test              the tests
 # And further:
 #   make appendix          the tables of the paper's appendix, and robustness against cost
+#   make docs              the documentation as pages for a browser, in site/
 #   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
 #   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix bench-rose bench-baselines test lint install install-test clean help
+.PHONY: table1 appendix docs bench-rose bench-baselines test lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -25,6 +26,11 @@ table1: $(VENV)/.run-ready
 
 appendix: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/run_appendix.py $(ARGS)
+
+docs: $(VENV)/.run-ready
+	$(PIP) -r requirements/torch.txt -e ".[docs]"
+	$(BIN)/python -m mkdocs build --strict
+	@echo "Open site/index.html in a browser."
 
 bench-rose: $(VENV)/.run-ready
 	$(PIP) -r requirements/torch.txt stable-baselines3
