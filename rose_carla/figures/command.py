@@ -44,6 +44,7 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     scope = scope_of(parser, chosen, "ann")
     names, started, made_by = list(dict.fromkeys(chosen.names)), time.time(), revision()
     problems: list[str] = []
+    made: list[str] = []
     try:
         import_optional("matplotlib")
         points = {name: RECIPES[name].points(scope) for name in names}
@@ -55,6 +56,7 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
                 problems.append(f"{name}: {error}")
                 continue
             plots.save(figure, chosen.out / name, chosen.formats)
+            made.append(name)
         problems = failures(finished) + problems
         about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
         write_whole(chosen.out / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
@@ -64,7 +66,7 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     except KeyboardInterrupt:
         print("\nStopped. Finished cells are kept: the same command goes on from here.", file=sys.stderr)
         return STOPPED
-    for name in names:
+    for name in made:
         print(f"{chosen.out / name}: {RECIPES[name].words}")
     for words in problems:
         print(f"failed: {words}", file=sys.stderr)

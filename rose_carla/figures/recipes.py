@@ -53,7 +53,7 @@ def noise(scope: Scope, people: pd.DataFrame) -> Any:
 def lengths(scope: Scope, people: pd.DataFrame) -> Any:
     """Short and long recourse under both kinds of noise."""
     starts, ends = [[0.2, 0.46], [0.92, 0.14]], [[0.22, 0.74], [0.34, 0.8]]
-    return plots.lengths(patches(), np.array(starts), np.array(ends), 0.01, 0.0005, 0.025)
+    return plots.lengths(patches(), list(np.array(starts)), list(np.array(ends)), 0.01, 0.0005, 0.025)
 
 
 def perturbations(scope: Scope, people: pd.DataFrame) -> Any:

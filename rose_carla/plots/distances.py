@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+from rose_carla.errors import ExperimentError
+from rose_carla.plots.columns import check_columns
 from rose_carla.plots.style import COLUMN, GREEN, GREY, RED, SMALL, method_style, new_axes, styled
 
 #: Fillings of bars, so that they differ without colours too.
@@ -27,8 +29,16 @@ def proximity(people: pd.DataFrame, largest: Mapping[str, float], titles: Mappin
         For each data set the largest L1 distance between two of its rows.
     titles
         Names of the data sets for people.
+
+    Raises
+    ------
+    ExperimentError
+        If nobody has recourse.
     """
+    check_columns(people, "Classifier", "Proximity")
     means = people.groupby(["Dataset", "Method", "Classifier"], sort=False)["Proximity"].mean().dropna()
+    if means.empty:
+        raise ExperimentError("No method found recourse for anybody: there are no distances to draw.")
     groups = list(dict.fromkeys((method, classifier) for _, method, classifier in means.index))
     datasets = list(people["Dataset"].unique())
     figure, axes = new_axes(COLUMN, 2.3)
@@ -36,6 +46,7 @@ def proximity(people: pd.DataFrame, largest: Mapping[str, float], titles: Mappin
     width = _BAR / len(groups)
     for number, (method, classifier) in enumerate(groups):
         kind = {"ann": "NN", "linear": "LR"}[classifier]
+        label: str | None = f"{method} ({kind})"
         for place, dataset in enumerate(datasets):
             distance = means.get((dataset, method, classifier))
             if distance is None:
@@ -49,8 +60,9 @@ def proximity(people: pd.DataFrame, largest: Mapping[str, float], titles: Mappin
                 edgecolor="black",
                 linewidth=0.4,
                 hatch=_HATCHES[kind],
-                label=f"{method} ({kind})" if place == 0 else None,
+                label=label,
             )
+            label = None  # once in the legend
             ax.annotate(
                 f"{distance:.2g}" if distance < 10 else f"{distance:.0f}",
                 (across, ratio),

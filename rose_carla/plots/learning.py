@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from rose_carla.errors import PlanError
-from rose_carla.plots.style import BLUE, COLUMN, RED, legend_beside, new_axes, one_axes, small_ticks, styled
+from rose_carla.plots.style import BLUE, COLUMN, PAGE, RED, legend_beside, new_axes, one_axes, small_ticks, styled
 from rose_carla.policy import Update
 
 _VALIDITY, _COST = BLUE, RED
@@ -54,7 +54,7 @@ def learning_curves(logs: Mapping[str, Sequence[Update]], n_columns: int = 2) ->
     if not logs or not all(logs.values()):
         raise PlanError("A log is empty: train a policy first.")
     n_rows = -(-len(logs) // n_columns)
-    figure, axes = new_axes(COLUMN * min(n_columns, 2) + 0.3, 1.7 * n_rows + 0.3, n_rows, n_columns)
+    figure, axes = new_axes(COLUMN if n_columns == 1 else PAGE, 1.7 * n_rows + 0.3, n_rows, n_columns)
     for ax, (title, log) in zip(axes.ravel(), logs.items(), strict=False):
         _draw(ax, log)
         ax.set_title(title)

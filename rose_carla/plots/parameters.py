@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from rose_carla.compat import import_optional
 from rose_carla.errors import ExperimentError
+from rose_carla.plots.columns import check_columns
 from rose_carla.plots.style import COLUMN, PAGE, dataset_style, legend_beside, new_axes, styled
 
 #: Markers of growing thresholds.
@@ -28,6 +29,7 @@ def thresholds(people: pd.DataFrame, titles: Mapping[str, str] | None = None) ->
     titles
         Names of the data sets for people.
     """
+    check_columns(people, "Proximity", "Plausible_AIR")
     options = _options(people, ("tau", "variance"))
     table = people.assign(**options).dropna(subset=["Proximity", "Plausible_AIR"])
     datasets = list(people["Dataset"].unique())
@@ -69,6 +71,7 @@ def action_units(people: pd.DataFrame, titles: Mapping[str, str] | None = None) 
     titles
         Names of the data sets for people.
     """
+    check_columns(people, "Acc_AIR", "Proximity")
     options = _options(people, ("action_unit",))
     table = people.assign(**options)
     figure, axes = new_axes(COLUMN, 2.1, 1, 2)

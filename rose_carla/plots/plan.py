@@ -12,8 +12,8 @@ from rose_carla.plots.style import BLUE, GREY, RED, SKY, one_axes, styled
 
 #: Characters to a line of a step.
 _LINE = 40
-#: Inches of the chart, of its head and foot, and of each line of text.
-_WIDTH, _MARGIN, _LINE_HEIGHT = 5.6, 0.85, 0.17
+#: Inches of the chart, of its head and foot, between steps, and of each line of text.
+_WIDTH, _MARGIN, _GAP, _LINE_HEIGHT = 5.6, 0.85, 0.12, 0.15
 
 
 @styled
@@ -47,7 +47,8 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     if not plan.steps:
         raise PlanError(f"There is nothing to draw for person {plan.label}: {plan.reason}.")
     lines = [textwrap.fill(f"{number}. {step}", _LINE) for number, step in enumerate(plan.steps, start=1)]
-    height = _MARGIN + 1.5 * _LINE_HEIGHT * (1 + sum(line.count("\n") + 1 for line in lines))
+    longest = max(line.count("\n") + 1 for line in lines)
+    height = _MARGIN + (len(lines) + 1) * (_GAP + _LINE_HEIGHT * longest)
     ax = one_axes(ax, _WIDTH, height)
     chances = [0.0, *(step.success.probability for step in plan.steps)]
     levels = range(len(chances))

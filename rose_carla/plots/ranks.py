@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rose_carla.errors import ExperimentError
+from rose_carla.plots.columns import check_columns
 from rose_carla.plots.style import COLUMN, dataset_style, method_style, one_axes, styled
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
@@ -25,6 +26,11 @@ def mean_ranks(people: pd.DataFrame, metric: str, lower_is_better: bool = True) 
     metric
         What is compared.
 
+    Raises
+    ------
+    ExperimentError
+        If there is no such column, or a method is there twice.
+
     Examples
     --------
     >>> rows = [["german", 0, 1, "A", 0.1], ["german", 0, 1, "B", float("nan")], ["german", 0, 1, "C", 0.1]]
@@ -32,9 +38,12 @@ def mean_ranks(people: pd.DataFrame, metric: str, lower_is_better: bool = True) 
     >>> mean_ranks(people, "Acc_AIR").iloc[0].to_dict()
     {'A': 1.5, 'B': 3.0, 'C': 1.5}
     """
-    if metric not in people:
-        raise ExperimentError(f"The table of people has no column {metric!r}.")
-    wide = people.pivot(index=["Dataset", "Seed", "Person"], columns="Method", values=metric)
+    check_columns(people, metric)
+    person = ["Dataset", "Seed", "Person"]
+    twice = people.loc[people.duplicated([*person, "Method"]), "Method"]
+    if len(twice):
+        raise ExperimentError(f"{twice.iloc[0]!r} is there more than once for a person: choose one of its conditions.")
+    wide = people.pivot(index=person, columns="Method", values=metric)
     names = list(people["Dataset"].unique())
     wide = wide[list(people["Method"].unique())].sort_index(
         level="Dataset", key=lambda labels: labels.map(names.index), sort_remaining=False
@@ -98,9 +107,10 @@ def critical_difference_diagram(
         raise ExperimentError(f"Ranks are compared from three methods and two people on, here are {k} and {n}.")
     means = ranks.mean().sort_values(kind="stable")
     difference = critical_difference(k, n, level)
-    p = friedmanchisquare(*ranks.to_numpy().T).pvalue
+    alike = bool((ranks.to_numpy() == (k + 1) / 2).all())  # for everybody, which leaves Friedman's test nothing
+    p = 1.0 if alike else friedmanchisquare(*ranks.to_numpy().T).pvalue
     each = ranks.groupby(level="Dataset", sort=False).mean()
-    ax = one_axes(ax, COLUMN, 0.75 + 0.16 * k)
+    ax = one_axes(ax, COLUMN, (0.9 if len(each) > 1 else 0.75) + 0.16 * k)
     for row, (method, mean) in enumerate(means.items()):
         colour = method_style(str(method))[0]
         ax.plot([mean - difference / 2, mean + difference / 2], [row, row], color=colour, linewidth=4, alpha=0.35)
@@ -121,5 +131,6 @@ def critical_difference_diagram(
     ax.grid(True, axis="x", alpha=0.3, linewidth=0.5)
     ax.tick_params(axis="y", length=0)
     if len(each) > 1:
-        ax.legend(loc="upper right", handletextpad=0.2, borderpad=0.2)  # the best methods are at the left there
+        above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(each), "frameon": False}
+        ax.legend(**above, handletextpad=0.2, columnspacing=1.0, borderpad=0)
     return ax

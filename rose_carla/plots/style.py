@@ -5,9 +5,11 @@ Nothing global changes: settings hold while a figure is made and are part of it 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -44,8 +46,8 @@ METHOD_STYLES = {
     "ROAR": (GREY, "P"),
     "ARAR": (GREY, "X"),
     "CoGS": (SKY, "o"),
-    "PROBE": (PURPLE, "s"),
-    "CROCO": (GREEN, "D"),
+    "PROBE": (PURPLE, "<"),  # not of a grey one: with red-green blindness purple and green look grey
+    "CROCO": (GREEN, ">"),
     "ROSE-one": (BLUE, "o"),
     "ROSE-mul": (RED, "o"),
 }
@@ -139,9 +141,31 @@ def image(figure: Any, kind: str) -> bytes:
     matplotlib = import_optional("matplotlib")
     metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": {}, "svg": {"Date": None}}[kind]
     drawn = io.BytesIO()
-    with matplotlib.rc_context(_SAVED):
+    with matplotlib.rc_context(_SAVED), _layout_kept(figure), _fonts_not_told_about():
         figure.savefig(drawn, format=kind, dpi=_DPI, metadata=metadata)
     return drawn.getvalue()
+
+
+@contextlib.contextmanager
+def _layout_kept(figure: Any) -> Iterator[None]:
+    """Axes where they were: a layout starts from the last one and would be another every time."""
+    places = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
+    yield
+    for ax, place, inside in places:
+        ax.set_position(place)
+        ax.set_in_layout(inside)
+
+
+@contextlib.contextmanager
+def _fonts_not_told_about() -> Iterator[None]:
+    """Without what fontTools says about the dates of matplotlib's own fonts."""
+    logger = logging.getLogger("fontTools")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def save(figure: Any, stem: str | Path, formats: Sequence[str] = ("pdf", "png")) -> list[Path]:
