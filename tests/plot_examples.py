@@ -1,0 +1,113 @@
+"""People, plans and logs that nobody computed, and what is read off a drawn figure."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from rose_carla.experiments import Finished, Result
+from rose_carla.planning import Plan
+from rose_carla.planning.plan import PlanStep, Success
+from rose_carla.policy import Update
+from rose_carla.tables import people
+
+RATES = ("Gaussian_AIR", "Plausible_AIR", "Acc_AIR")
+SENTENCE = "the percentage of monthly disposable income that goes into instalments"
+
+
+def made_up_people(points, n=12, seed=0, missing=0.1):
+    """The table of people of ``points`` with random results: every method's own distance, some people without any."""
+    results = {}
+    for number, point in enumerate(points):
+        rng = np.random.default_rng([seed, number])
+        nobody = rng.random(n) < missing
+        about = {"seconds": 1.0, "people": n, "training_seconds": 2.0, "alone": True}
+        results[point.judgements[0].recourse] = Result({"people": np.array([str(who) for who in range(n)])}, about)
+        typical = 10 ** rng.uniform(-1.5, 1.0)
+        for judgement in point.judgements:
+            arrays = {}
+            for metric in judgement.metrics:
+                values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
+                arrays[metric] = np.where(nobody, np.nan, values.round(6))
+            results[judgement] = Result(arrays)
+    return people(points, Finished(results, {}, 0, len(results)))
+
+
+def log(n=30, seed=0, evaluate_every=1):
+    """What training writes: most updates are not evaluated if ``evaluate_every`` is above 1."""
+    rng = np.random.default_rng(seed)
+    validity, cost = np.linspace(0.1, 1, n) ** 0.5, 40 / np.arange(1, n + 1) + rng.random(n)
+    return [
+        Update(
+            4096 * (i + 1), 0.1 * i, 1e4, validity[i] * rng.random(), 1.5 * cost[i], 1.0, 0.01, 0.1, 0.5, 0.2,
+            *((validity[i], cost[i]) if i % evaluate_every == 0 else ()),
+        )
+        for i in range(n)
+    ]  # fmt: skip
+
+
+def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="", half=0.03):
+    """A plan whose steps succeed with ``chances``."""
+    zero = np.zeros(2)
+    steps = tuple(
+        PlanStep(feature, *values, zero, zero, 1.0, Success(chance, max(chance - half, 0), min(chance + half, 1)))
+        for chance in chances
+    )
+    last = steps[-1].success if steps else Success(0.0, 0.0, 0.01)
+    return Plan(label, zero, steps, bool(steps), reason, last)
+
+
+@contextlib.contextmanager
+def _noted(texts):
+    """Every text that is drawn meanwhile."""
+    draw = Text.draw
+
+    def drawing(self, renderer):
+        if self.get_visible() and self.get_text().strip():
+            texts.append(self)
+        return draw(self, renderer)
+
+    Text.draw = drawing
+    try:
+        yield
+    finally:
+        Text.draw = draw
+
+
+def drawn_texts(figure, dpi=300):
+    """All texts that are visible in a file of ``figure``, and the pixels that each takes."""
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    texts = []
+    with _noted(texts):
+        figure.draw_without_rendering()
+    unique = list(dict.fromkeys(texts))
+    return [(text, text.get_window_extent(canvas.get_renderer())) for text in unique]
+
+
+def overlapping(texts):
+    """Pairs of texts that cover each other by more than a pixel."""
+    return [
+        (one.get_text(), other.get_text())
+        for (one, here), (other, there) in itertools.combinations(texts, 2)
+        if min(here.x1, there.x1) - max(here.x0, there.x0) > 1 and min(here.y1, there.y1) - max(here.y0, there.y0) > 1
+    ]
+
+
+def assert_legible(figure):
+    """Nothing is too small to be read in print, cut off, or written over something else."""
+    texts = drawn_texts(figure)
+    assert texts
+    small = {text.get_text(): text.get_fontsize() for text, _ in texts if text.get_fontsize() < 6.5}
+    assert not small
+    width, height = figure.get_size_inches() * figure.dpi
+    cut = {
+        text.get_text(): place.extents.round(1).tolist()
+        for text, place in texts
+        if place.x0 < -1 or place.y0 < -1 or place.x1 > width + 1 or place.y1 > height + 1
+    }
+    assert not cut, (cut, width, height)
+    assert overlapping(texts) == []
