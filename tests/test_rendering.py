@@ -9,11 +9,11 @@ import subprocess
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import plots
+from matplotlib.figure import Figure
 from rose_carla.errors import ExperimentError
 from rose_carla.experiments import Finished, Result
 from rose_carla.tables import Column, Estimate, Printed, Scope, Table, build, claims, layouts, people, report, t_tests
@@ -212,7 +212,7 @@ def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method()
     frame = made_up()
     frame.loc[frame["Dataset"] == "compas", "Plausible_AIR"] *= 3
     figure = plots.frontier(frame, "Plausible_AIR", {"german": "German Credit"})
-    assert isinstance(figure, plt.Figure)
+    assert isinstance(figure, Figure)
     assert [ax.get_title() for ax in figure.axes] == ["German Credit", "compas"]
     for ax, dataset in zip(figure.axes, ("german", "compas"), strict=True):
         lines = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
@@ -224,12 +224,18 @@ def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method()
             assert np.all(
                 (points > [ax.get_xlim()[0], ax.get_ylim()[0]]) & (points < [ax.get_xlim()[1], ax.get_ylim()[1]])
             )
-    plt.close(figure)
 
 
-@pytest.mark.parametrize("metric", ["Proximity", "Plausible_air", "Gaussian_AIR"])
-def test_the_frontier_says_what_it_can_draw(metric):
-    with pytest.raises(ExperimentError, match=f"no invalidation rate '{metric}' to draw: choose one of Plausible_AIR"):
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("Proximity", "Unknown invalidation rate 'Proximity': Known: 'Acc_AIR', 'Gaussian_AIR', 'Plausible_AIR'"),
+        ("Plausible_air", "Unknown invalidation rate 'Plausible_air': did you mean 'Plausible_AIR'"),
+        ("Gaussian_AIR", "no column 'Gaussian_AIR': judge them under that noise first"),
+    ],
+)
+def test_the_frontier_says_what_it_can_draw(metric, told):
+    with pytest.raises(ExperimentError, match=told):
         plots.frontier(made_up().drop(columns="Gaussian_AIR"), metric)
 
 
