@@ -251,7 +251,7 @@ def test_what_cannot_be_done_is_told_in_one_line(words, told, run, folder):
 
 def test_ctrl_c_ends_in_one_line(run, folder):
     done = run("train", "loans.csv", *ROLES, "--model", "cli_models:stopped", "--out", "stopped")
-    assert (done.code, done.out, done.err) == (130, "", "\nStopped.\n")
+    assert (done.code, done.out, done.err) == (130, "", "Stopped.\n")
     assert not (folder / "stopped").exists()
 
 
@@ -392,7 +392,7 @@ def test_plans_are_those_of_the_method(run, folder, direct):
     for i, plan in enumerate(plans):
         mine = rows[rows["person"] == f"P{i}"]
         assert set(mine["reason"]) == {plan.reason}
-        assert float(mine["success"].iloc[-1]) == pytest.approx(plan.success.probability)
+        assert float(mine["success"].iloc[-1]) == pytest.approx(plan.success.probability, abs=1e-4)
         if not plan.steps:
             assert mine[["status", "step", "feature"]].to_numpy().tolist() == [
                 ["accepted" if plan.found else "no plan", "", ""]
@@ -402,8 +402,8 @@ def test_plans_are_those_of_the_method(run, folder, direct):
         expected = plan.to_frame()
         assert mine["feature"].tolist() == expected["feature"].tolist()
         assert mine["step"].astype(int).tolist() == expected["step"].tolist()
-        for column in ("size", "success", "success_lower", "success_upper"):
-            np.testing.assert_allclose(mine[column].astype(float), expected[column].astype(float), rtol=1e-9)
+        for column, slack in {"size": 1e-9, "success": 1e-4, "success_lower": 1e-4, "success_upper": 1e-4}.items():
+            np.testing.assert_allclose(mine[column].astype(float), expected[column].astype(float), atol=slack)
         for column in ("from", "to"):
             for text, value in zip(mine[column], expected[column], strict=True):
                 if isinstance(value, float):
@@ -481,7 +481,7 @@ def test_values_outside_the_range_are_planned_for_if_asked_and_told(run, folder,
     assert rows["reason"].str.contains("debt is 9000, outside the range").all()
     plan = direct.method.plan(direct.data.transform(poor))[0]
     assert rows["feature"].tolist() == ([step.feature for step in plan.steps] or [""])
-    assert float(rows["success"].iloc[-1]) == pytest.approx(plan.success.probability)
+    assert float(rows["success"].iloc[-1]) == pytest.approx(plan.success.probability, abs=1e-4)
 
 
 def test_people_may_be_written_otherwise_than_the_data(run, folder):

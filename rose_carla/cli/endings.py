@@ -37,7 +37,7 @@ def ended(run: Callable[[], int]) -> int:
         where = f" {error.filename!r}" if error.filename else ""
         return _refused(f"The file{where} cannot be read or written: {error.strerror or error}.")
     except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
+        print("\nStopped." if sys.stderr.isatty() else "Stopped.", file=sys.stderr)  # after the terminal's ^C
         return STOPPED
 
 

@@ -44,7 +44,8 @@ def run_command(name: str, arguments: Sequence[str], prog: str) -> int:
     chosen = parser.parse(arguments)
     chosen.typed = [*prog.split(), *arguments]
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where people keep models and methods of their own
+        # where people keep models and methods of their own; last, so that no file there stands in for a library
+        sys.path.append(os.getcwd())
     code: int = module.run(chosen)
     return code
 

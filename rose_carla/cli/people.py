@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -188,7 +187,6 @@ def categories(data: Dataset) -> dict[str, list[str]]:
     return {name: list(map(str, known)) for name, known in zip(data.categorical, data.encoder.categories_, strict=True)}
 
 
-@functools.lru_cache(maxsize=10_000)
 def plain(value: float) -> str:
     """A number without rounding errors.
 

@@ -14,6 +14,8 @@ from rose_carla.planning import Plan, Success
 COLUMNS = (
     "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper", "reason",
 )  # fmt: skip
+#: Of a success.
+_DIGITS = 4
 #: What became of a person.
 PLAN, ACCEPTED, NO_PLAN, REFUSED = "plan", "accepted", "no plan", "refused"
 
@@ -105,15 +107,17 @@ FORMATS: Mapping[str, Callable[[Iterable[Answer], TextIO, bool], None]] = {
 
 
 def _columns(success: Success) -> dict[str, str]:
+    numbers = _numbers(success)
     return {
-        "success": plain(success.probability),
-        "success_lower": plain(success.lower),
-        "success_upper": plain(success.upper),
+        "success": plain(numbers["probability"]),
+        "success_lower": plain(numbers["lower"]),
+        "success_upper": plain(numbers["upper"]),
     }
 
 
 def _numbers(success: Success) -> dict[str, float]:
-    return {name: float(plain(getattr(success, name))) for name in ("probability", "lower", "upper")}
+    """Estimates from some hundred tries: further digits mean nothing."""
+    return {name: round(getattr(success, name), _DIGITS) for name in ("probability", "lower", "upper")}
 
 
 def _text(value: Any) -> str:
