@@ -91,6 +91,20 @@ def test_other_options_that_make_no_sense_are_refused(main, words, told, capsys,
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_method_whose_module_fails_is_refused_and_hides_no_library(capsys, monkeypatch, tmp_path):
+    (tmp_path / "broken_method.py").write_text("raise RuntimeError('not today')")
+    (tmp_path / "json.py").write_text("raise RuntimeError('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as refused:
+        table_1(["--methods", "broken_method:Method"])
+    assert refused.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: The method 'broken_method:Method' cannot be imported: RuntimeError: not today.\n"
+    )
+    assert sys.path[-1] == str(tmp_path)
+
+
 def test_a_quick_run_of_all_methods_leaves_every_file_and_every_number(quick):
     done = json.loads((quick / "done.json").read_text())
     assert done["code"] == 0, done["err"]

@@ -100,8 +100,8 @@ def entry(name: str) -> Entry:
         raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
     try:
         make = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ExperimentError(f"The method {name!r} cannot be imported: {error}.") from error
+    except Exception as error:  # a module of somebody else may raise anything
+        raise ExperimentError(f"The method {name!r} cannot be imported: {type(error).__name__}: {error}.") from error
     if not (isinstance(make, type) and issubclass(make, RecourseMethod)):
         raise ExperimentError(f"{name!r} is no CARLA recourse method: derive it from rose_carla.Method.")
     settings = getattr(make, "settings_class", None)
