@@ -4,6 +4,7 @@
 # And further:
 #   make appendix          the tables of the paper's appendix, and robustness against cost
 #   make docs              the documentation as pages for a browser, in site/
+#   make fuzz              2,000 random inputs; SEED=... repeats a run
 #   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
 #   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
@@ -41,6 +42,12 @@ bench-baselines: $(VENV)/.run-ready
 
 test: $(VENV)/.test-ready lint
 	$(BIN)/python -m pytest -n 2 -q $(ARGS)
+
+fuzz: SEED := $(or $(SEED),$(shell date +%s))
+fuzz: $(VENV)/.test-ready
+	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
+	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/test_fuzz.py tests/test_fuzz_judging.py \
+	  --hypothesis-seed=$(SEED) $(ARGS)
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: Names that are listed, characters of a value and of somebody else's message that are shown.
+_LISTED, _SHOWN, _SAID = 40, 80, 300
+
 
 class RoseCarlaError(Exception):
     """Base of every error this package raises on purpose."""
@@ -49,5 +52,34 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     known = sorted(known)
     spelt = {each.lower(): each for each in known}
     close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
-    hint = f" did you mean {spelt[close[0]]!r}?" if close else ""
-    return f"Unknown {kind} {name!r}:{hint} Known: {', '.join(map(repr, known))}."
+    hint = f" did you mean {shown(spelt[close[0]])}?" if close else ""
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"Unknown {kind} {shown(name)}:{hint} Known: {', '.join(map(shown, known[:_LISTED]))}{more}."
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: written as in code if that is short, otherwise only what kind of thing it is.
+
+    Examples
+    --------
+    >>> shown("adult"), shown([1, 2]), shown(range(3)), shown("x" * 1000)[:9]
+    ("'adult'", '[1, 2]', 'range(0, 3)', "'xxxxxxxx")
+    """
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
+    written = repr(value)
+    plain = len(written) <= _SHOWN and "\n" not in written and " at 0x" not in written
+    return written if plain and not hasattr(value, "dtype") else f"a value of type {type(value).__name__}"
+
+
+def said(error: BaseException) -> str:
+    """What an error of another library says, as the end of a sentence of ours.
+
+    Examples
+    --------
+    >>> said(ValueError("no columns\\n")), said(KeyError())
+    ('no columns.', 'KeyError.')
+    """
+    words = " ".join(str(error).split())
+    words = words if len(words) <= _SAID else words[:_SAID] + " ..."
+    return (words or type(error).__name__).rstrip(".") + "."

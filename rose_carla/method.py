@@ -64,13 +64,7 @@ class Method(RecourseMethod):
             If the factuals cannot be used; the message says why.
         """
         ends = encoded_rows(self._mlmodel, factuals).copy()
-        chances = probability(self._mlmodel)(ends)
-        if np.isnan(chances).any():
-            labels = ", ".join(map(str, factuals.index[np.isnan(chances)][:5]))
-            raise ModelError(
-                f"The classifier predicts no number for rows {labels}: check its weights and their values."
-            )
-        refused = chances <= self.border
+        refused = probability(self._mlmodel)(ends, factuals.index) <= self.border
         ends[refused] = self._find(ends[refused], list(factuals.index[refused]))
         return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
 

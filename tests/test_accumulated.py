@@ -133,3 +133,24 @@ def test_bad_steps_and_plans_are_explained():
         execute(one, [one], noise, 0.1, 0.025, 0, rng())
     with pytest.raises(NoiseError, match=r"\(k, d\)"):
         unit_actions(np.zeros(3), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"states": [["x", 1.0]]}, "States have to be an array of numbers"),
+        ({"actions": [["x", 1.0]]}, "Actions have to be an array of numbers"),
+        ({"variance": "x"}, "variance has to be a finite number"),
+        ({"action_unit": [0.1]}, "size of an action unit has to be a finite number"),
+        ({"action_unit": 0.0}, "has to be above 0"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_words(change, message):
+    given = {"states": np.zeros((1, 2)), "actions": np.zeros((1, 2)), "variance": 0.01, "action_unit": 0.1, **change}
+    with pytest.raises(NoiseError, match=message):
+        noisy_step(given["states"], given["actions"], GaussianNoise(), given["variance"], given["action_unit"], rng())
+
+
+def test_plans_of_millions_of_steps_are_refused():
+    with pytest.raises(NoiseError, match="more than 1,000,000 units"):
+        unit_actions(np.array([[1e200, 0.0]]), 0.025)

@@ -311,3 +311,37 @@ def test_nearest_valid_keeps_rows_without_a_counterfactual(compas):
     valid = datasets.nearest_valid(compas, rows)
     assert valid.iloc[1].isna().all()
     pd.testing.assert_frame_equal(valid.iloc[[0, 2]], rows.iloc[[0, 2]])
+
+
+# --- what fuzzing found
+
+
+def test_days_and_other_categories_that_pandas_writes_in_several_ways_come_back():
+    days = pd.to_datetime(["2024-02-28 00:00", "2024-02-29 12:00", "2024-03-01 00:00"] * 20)
+    table = people().assign(day=days)
+    data = datasets.from_frame(table, "loan", name="days", favourable="yes")
+    assert data.inverse_transform(data.df)["day"].tolist() == list(days)
+    some = table.drop(columns="loan").iloc[[0, 2]]  # both at midnight, so pandas would leave out the time
+    columns = datasets.encoded_columns(data)["day"]
+    pd.testing.assert_frame_equal(data.transform(some)[columns], data.df.iloc[[0, 2]][columns])
+
+
+@pytest.mark.parametrize("option", ["immutables", "continuous", "categorical"])
+@pytest.mark.parametrize("value", [5, [5], [["income"]], "income"])
+def test_features_have_to_be_named_in_a_list(option, value):
+    with pytest.raises(DataError, match=f"{option} has to be a list of"):
+        datasets.from_frame(people(), "loan", name="x", favourable="yes", **{option: value})
+
+
+def test_errors_of_pandas_become_sentences(tmp_path):
+    path = tmp_path / "table.csv"
+    for content in (b"", b"a,b\n1,2\n1,2,3,4\n", "a,ü\n1,2\n".encode("utf-16")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"Cannot read .*\.$"):
+            datasets.from_csv(path, "loan")
+
+
+def test_long_lists_of_columns_are_cut():
+    wide = pd.DataFrame({f"column number {i}": [0, 1] for i in range(300)})
+    with pytest.raises(DataError, match="and 260 more"):
+        datasets.from_frame(wide, "loan", name="x")

@@ -99,3 +99,22 @@ def test_products_keep_the_precision_that_is_promised():
     assert np.sqrt((error**2).mean()) < 1e-5
     assert np.abs(error).max() < 5e-5
     np.testing.assert_array_equal(tops.reshape(TILE, -1), out.reshape(expected.shape).max(axis=1))
+
+
+def test_values_that_overflow_are_refused():
+    rows = np.random.default_rng(0).random((20, 2))
+    for large in (1e160, 1e308):
+        with pytest.raises(NoiseError, match="too large: scale features"):
+            Density().fit(rows * [large, 1.0])
+    with pytest.raises(NoiseError, match="values beyond 1e"):
+        Density().fit(rows).log_density(np.full((1, 2), 1e308))
+    with pytest.raises(NoiseError, match="have to be an array of numbers"):
+        Density().fit([["a", "b"], ["c", "d"]])
+
+
+@pytest.mark.parametrize(
+    "options", [{"ridge": "x"}, {"ridge": np.inf}, {"max_points": 2.5}, {"bandwidth": np.ones(2)}, {"bandwidth": None}]
+)
+def test_odd_options_are_refused(options):
+    with pytest.raises(NoiseError):
+        Density(**options).fit(np.random.default_rng(0).random((20, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rose_carla import baselines, checks, models
@@ -117,3 +118,11 @@ def test_what_cannot_be_checked_is_told(compas_linear):
         checks.check_recourse_method(object(), people)
     with pytest.raises(DataError, match="lack the columns"):
         checks.check_recourse_method(baselines.Arar(compas_linear), people.drop(columns="age"))
+
+
+def test_factuals_with_columns_twice_or_far_away_are_refused(compas_linear):
+    people = models.negative_instances(compas_linear).head(3)
+    with pytest.raises(DataError, match="columns twice"):
+        baselines.Cogs(compas_linear).get_counterfactuals(pd.concat([people, people], axis=1))
+    with pytest.raises(DataError, match="values beyond 1e"):
+        baselines.Cogs(compas_linear).get_counterfactuals(people.assign(age=1e300))

@@ -158,3 +158,12 @@ def test_no_closed_form_for_a_strange_noise():
 
     with pytest.raises(NoiseError, match="No closed form is known for Strange"):
         linear_invalidation_rate(np.zeros((1, 2)), Strange(), 0.01, np.ones(2), 0.0)
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_samples": 2.5}, {"n_samples": 10**40}, {"confidence": [0.9]}, {"variance": "x"}]
+)
+def test_odd_numbers_are_refused(change):
+    options = {"variance": 0.01, "n_samples": 5, "rng": np.random.default_rng(0), "confidence": 0.9, **change}
+    with pytest.raises(NoiseError):
+        invalidation_rate(lambda x: x[:, 0] > 0, np.zeros((1, 2)), GaussianNoise(), **options)

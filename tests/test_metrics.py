@@ -263,3 +263,24 @@ def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, fac
     aligned = metrics.align(backwards, ends.reset_index(drop=True), compas_ann.feature_input_order)
     assert aligned.loc[3, "age"] == 0.0
     assert aligned.loc[0, "age"] == 0.3
+
+
+def test_frames_that_cannot_be_judged_are_refused(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    metric = metrics.Sparsity(compas_ann)
+    broken = factuals.copy()
+    broken.iloc[0, 0] = np.nan  # was counted as no change
+    with pytest.raises(DataError, match="factuals hold missing or infinite values"):
+        metric.get_evaluation(broken, ends)
+    for returned, message in (
+        (None, "counterfactuals as a DataFrame"),
+        (ends.to_numpy(), "counterfactuals as a DataFrame"),
+        (pd.concat([ends, ends], axis=1), "have columns twice"),
+        (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are no numbers"),
+    ):
+        with pytest.raises(DataError, match=message):
+            metric.get_evaluation(factuals, returned)
+    with pytest.raises(NoiseError, match="has to be a dictionary"):
+        metrics.Sparsity(compas_ann, 5)
+    with pytest.raises(NoiseError, match="have to be an array of numbers"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": {factuals.index[0]: "x"}}).get_evaluation(factuals, ends)

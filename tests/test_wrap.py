@@ -226,3 +226,46 @@ def test_the_advice_for_models_without_probabilities_works(compas, encoded):
 def test_only_known_architectures_go_to_tensorflow(compas):
     with pytest.raises(ModelError, match="known architecture"):
         models.to_tensorflow(models.wrap(torch.nn.Linear(7, 2), compas))
+
+
+ANSWERS = {
+    "raises": (lambda x: 1 / 0, "ZeroDivisionError, division by zero"),
+    "NaN": (lambda x: np.full((len(x), 2), np.nan), "predicts no number for rows"),
+    "logits": (lambda x: np.tile([-3.0, 4.0], (len(x), 1)), "values from -3 to 4, which are no probabilities"),
+    "sums": (lambda x: np.full((len(x), 2), 0.8), "do not add up to 1"),
+    "flat": (lambda x: np.full(len(x), 0.5), r"returned shape \(5,\) for 5 rows"),
+    "words": (lambda x: np.full((len(x), 2), "yes"), "no array of numbers"),
+    "ragged": (lambda x: [[0.5, 0.5], [1.0]], "no array of numbers"),
+    "complex": (lambda x: np.full((len(x), 2), 0.5 + 1j), "complex numbers"),
+    "nothing": (lambda x: None, r"returned shape \(\)"),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_models_that_break_their_contract_are_named(kind, compas_linear):
+    answer, message = ANSWERS[kind]
+
+    class Broken(type(compas_linear)):
+        raw_model = None
+
+        def predict_proba(self, x):
+            return answer(x)
+
+    model = Broken(compas_linear.data, compas_linear.raw_model, compas_linear.feature_input_order)
+    rows = compas_linear.data.df.head(5)
+    for ask in (
+        lambda: models.probability(model)(rows[model.feature_input_order].to_numpy()),
+        lambda: models.accuracy(model, rows),
+    ):
+        with pytest.raises(ModelError, match=message) as raised:
+            ask()
+        assert kind in ("NaN", "raises") or "Broken" in str(raised.value)
+
+
+def test_an_estimator_that_raises_anything_is_refused(compas, encoded):
+    class Stubborn(LogisticRegression):
+        def predict_proba(self, X):
+            raise OSError("licence expired")
+
+    with pytest.raises(ModelError, match="Stubborn cannot predict rows of this data set: licence expired"):
+        models.wrap(Stubborn().fit(*encoded), compas)

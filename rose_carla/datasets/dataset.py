@@ -12,7 +12,7 @@ from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla.datasets.encoding import nearest_valid
 from rose_carla.datasets.schema import Schema
-from rose_carla.errors import DataError, unknown_name
+from rose_carla.errors import DataError, said, shown, unknown_name
 from sklearn.model_selection import train_test_split
 
 #: The paper's data sets go by these: how their negative instances are selected depends on it.
@@ -66,7 +66,7 @@ class Dataset(DataCatalog):
             )
         except ValueError as error:
             raise DataError(
-                f"Cannot split {len(raw)} rows into train and test with test_size={test_size}: {error} "
+                f"Cannot split {len(raw)} rows into train and test with test_size={shown(test_size)}: {said(error)} "
                 "Each outcome needs at least one row on either side."
             ) from error
         # CARLA drops no index, so a row keeps its label through splits, factuals and counterfactuals.
@@ -109,7 +109,7 @@ class Dataset(DataCatalog):
             raise DataError(f"Raw rows lack the features {', '.join(missing[:5])}.")
         raw = df.copy()
         for feature in self.schema.categorical:
-            raw[feature] = raw[feature].astype(str).astype(object)
+            raw[feature] = _as_text(raw[feature])
             known = self.encoder.categories_[self.schema.categorical.index(feature)]
             strange = sorted(set(raw[feature]) - set(known))
             if strange:
@@ -184,11 +184,9 @@ def from_frame(
     """
     _check_columns(frame, target)
     continuous, categorical = _roles(frame, target, continuous, categorical)
-    if isinstance(immutables, str):
-        raise DataError(f"immutables has to be a list of features: pass [{immutables!r}].")
-    immutables = tuple(immutables)
+    immutables = tuple(_listed("immutables", immutables))
     if not isinstance(name, str) or not name:
-        raise DataError(f"name has to be a text, got {name!r}.")
+        raise DataError(f"name has to be a text, got {shown(name)}.")
     if name in RESERVED_NAMES:
         raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
     for feature in immutables:
@@ -206,7 +204,7 @@ def from_frame(
             raise DataError(f"Different values of {feature!r} look the same as text: make them one type.")
         if any(text is not value and text != value for text, value in values.items()):
             originals[feature] = values
-        table[feature] = table[feature].astype(str).astype(object)
+        table[feature] = _as_text(table[feature])
     _check_encoded_names(table, schema)
     return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
 
@@ -217,8 +215,13 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
     try:
         frame = pd.read_csv(path)
     except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(f"Cannot read {os.fspath(path)!r} as a CSV file: {error}") from error
+        raise DataError(f"Cannot read {os.fspath(path)!r} as a CSV file: {said(error)}") from error
     return from_frame(frame, target, **options)
+
+
+def _as_text(values: pd.Series) -> pd.Series:
+    """Categories as text, one by one: pandas writes a day with or without its time, as the others in the column are."""
+    return pd.Series([str(value) for value in values], index=values.index, dtype=object)
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -229,7 +232,8 @@ def _check_columns(frame: pd.DataFrame, target: str) -> None:
         raise DataError(f"Column names occur twice: {', '.join(repeated)}. Rename or drop them.")
     odd = [column for column in frame.columns if not isinstance(column, str)]
     if odd:
-        raise DataError(f"Column names have to be text, got {odd[:5]}: rename with frame.columns = [...].")
+        found = ", ".join(map(shown, odd[:5]))
+        raise DataError(f"Column names have to be text, got {found}: rename with frame.columns = [...].")
     if target not in frame.columns:
         raise DataError(unknown_name("target column", target, frame.columns))
     if not frame.index.is_unique:
@@ -240,11 +244,11 @@ def _roles(
     frame: pd.DataFrame, target: str, continuous: Sequence[str] | None, categorical: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
     features = [column for column in frame.columns if column != target]
+    continuous = None if continuous is None else _listed("continuous", continuous)
+    categorical = None if categorical is None else _listed("categorical", categorical)
     for given in (continuous, categorical):
-        if isinstance(given, str):
-            raise DataError(f"Features have to be given as a list: pass [{given!r}].")
         if given is not None and len(set(given)) < len(given):
-            raise DataError(f"Features are named twice in {list(given)}.")
+            raise DataError(f"Features are named twice in {shown(given)}.")
         for feature in given or ():
             if feature not in features:
                 raise DataError(unknown_name("feature column", feature, features))
@@ -260,6 +264,19 @@ def _roles(
     if not continuous and not categorical:
         raise DataError("The table has no feature column beside the target.")
     return list(continuous), list(categorical)
+
+
+def _listed(name: str, given: Any) -> list[str]:
+    """Features that were given as a list of names."""
+    if isinstance(given, str):
+        raise DataError(f"{name} has to be a list of features: pass [{shown(given)}].")
+    if not isinstance(given, Iterable):
+        raise DataError(f"{name} has to be a list of features, got {shown(given)}.")
+    names = list(given)
+    odd = [each for each in names if not isinstance(each, str)]
+    if odd:
+        raise DataError(f"{name} has to be a list of names of features, which are text, but holds {shown(odd[0])}.")
+    return names
 
 
 def _check_values(table: pd.DataFrame, schema: Schema) -> None:
@@ -294,13 +311,13 @@ def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
     try:
         outcome = (values == favourable).astype("int64")
     except (TypeError, ValueError) as error:
-        raise DataError(f"favourable has to be one value of the target, got {favourable!r}.") from error
+        raise DataError(f"favourable has to be one value of the target, got {shown(favourable)}.") from error
     if outcome.nunique() < 2:
-        found = ", ".join(map(repr, list(values.unique())[:5]))
+        found = ", ".join(map(shown, values.unique().tolist()[:5]))
         which = "every row" if outcome.iloc[0] == 1 else "no row"
         raise DataError(
-            f"The target has {which} with the favourable outcome {favourable!r} (values: {found}): pass favourable=... "
-            "or use data with both outcomes."
+            f"The target has {which} with the favourable outcome {shown(favourable)} (values: {found}): pass "
+            "favourable=... or use data with both outcomes."
         )
     return outcome
 

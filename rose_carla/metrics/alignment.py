@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from rose_carla.errors import DataError
+from rose_carla.models.rows import finite_rows, numeric_columns
 
 
 def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -22,16 +23,11 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     DataError
         If it cannot be told which row belongs to which factual.
     """
-    if factuals.empty:
-        raise DataError("There are no factuals.")
-    if not factuals.index.is_unique:
-        raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
-    if len(counterfactuals) == 0:
+    finite_rows(factuals, columns)
+    if isinstance(counterfactuals, pd.DataFrame) and len(counterfactuals) == 0:
         return pd.DataFrame(np.nan, index=factuals.index, columns=list(columns))
-    missing = [column for column in columns if column not in counterfactuals.columns]
-    if missing:
-        raise DataError(f"The counterfactuals lack the columns {', '.join(missing[:5])}.")
-    found = counterfactuals[list(columns)].astype(float)
+    values = numeric_columns(counterfactuals, columns, "counterfactuals")
+    found = pd.DataFrame(values, index=counterfactuals.index, columns=list(columns))
     labels = found.index
     numbered = labels.equals(pd.RangeIndex(len(found)))
     if numbered and len(found) == len(factuals):

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups
-from rose_carla.errors import NoiseError, unknown_name
+from rose_carla.errors import ModelError, NoiseError, unknown_name
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.settings import NoiseSettings
 from rose_carla.models import favourable
+from rose_carla.models.rows import finite_rows
 from rose_carla.noise import (
     Density,
     GaussianNoise,
@@ -31,6 +32,7 @@ from rose_carla.noise import (
     invalidation_rate,
     one_shot_plan,
 )
+from rose_carla.noise.density import check_number, numbers
 
 #: A feature counts as changed from here on: methods that scale and rescale move others by rounding errors.
 CHANGED = 1e-6
@@ -55,6 +57,10 @@ class Evaluation(ABC):
     columns: tuple[str, ...]
 
     def __init__(self, mlmodel: MLModel, hyperparameters: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(mlmodel, MLModel):
+            raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
+        if hyperparameters is not None and not isinstance(hyperparameters, Mapping):
+            raise NoiseError(f"hyperparameters has to be a dictionary, got {type(hyperparameters).__name__}.")
         self.mlmodel = mlmodel
         self.hyperparameters = dict(hyperparameters or {})
         self._read()
@@ -132,9 +138,11 @@ class RecourseTime(Evaluation):
                 raise NoiseError(unknown_name("hyper-parameter", key, ("seconds",)))
         if "seconds" not in self.hyperparameters:
             raise NoiseError("RecourseTime cannot know the time: pass it as hyperparameters={'seconds': ...}.")
+        check_number("seconds", self.hyperparameters["seconds"])
 
     def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
         """The same mean in every row, also where nothing was found: looking took its time."""
+        finite_rows(factuals, self.mlmodel.feature_input_order)
         each = self.hyperparameters["seconds"] / len(factuals)
         return pd.DataFrame({"Recourse_Time": each}, index=factuals.index)
 
@@ -219,7 +227,7 @@ class AccAIR(_UnderNoise):
         plans = []
         for start, end, row, label in zip(starts, ends, rows, labels, strict=True):
             if label in self.plans:
-                plan = np.asarray(self.plans[label], dtype=float)
+                plan = numbers(f"The actions of the plan of row {label!r}", self.plans[label])
                 if plan.ndim != 2 or plan.shape[1] != len(start):
                     raise NoiseError(f"The plan of row {label!r} has shape {plan.shape}, expected (k, {len(start)}).")
                 if not np.allclose(start + plan.sum(axis=0), end, atol=1e-5):

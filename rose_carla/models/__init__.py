@@ -4,7 +4,7 @@ from rose_carla.models.gradient import Logit, logit
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.negatives import negative_instances
 from rose_carla.models.network import Network
-from rose_carla.models.outcome import favourable, probability
+from rose_carla.models.outcome import favourable, probabilities, probability
 from rose_carla.models.rows import encoded_rows
 from rose_carla.models.training import TrainingSettings, accuracy, paper_settings, train
 from rose_carla.models.wrap import to_tensorflow, wrap
@@ -23,6 +23,7 @@ __all__ = [
     "logit",
     "negative_instances",
     "paper_settings",
+    "probabilities",
     "probability",
     "to_tensorflow",
     "train",

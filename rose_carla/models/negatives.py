@@ -7,6 +7,7 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla.errors import DataError, ModelError, unknown_name
+from rose_carla.models.outcome import probabilities
 
 #: The paper's choice per data set: (rows to look at, most rows to take). Any other data set: all of its test split.
 PAPER_SELECTION: dict[str, tuple[str, int | None]] = {
@@ -72,7 +73,7 @@ def negative_instances(
     if missing:
         raise DataError(f"The data set lacks columns that the model takes: {', '.join(missing[:5])}.")
     rows = rows[[*model.feature_input_order, data.target]]
-    negative = rows[np.asarray(model.predict_proba(rows)).argmax(axis=1) == 0]
+    negative = rows[probabilities(model, rows, rows.index).argmax(axis=1) == 0]
     if negative.empty:
         raise DataError(f"The classifier turns nobody down among {len(rows)} rows of the {split} split.")
     if limit is not None and limit < len(negative):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
-from rose_carla.errors import DataError
+from rose_carla.errors import DataError, said
 
 #: Encodings that are off by less are valid.
 _ROUNDING = 1e-6
+#: The largest value of a factual. Features are in [0, 1]; those of people beyond the data are a bit more, and no
+#: classifier or density computes with much larger numbers than this in single precision.
+_LARGEST = 1e15
 
 
 def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
@@ -18,35 +23,68 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
     Raises
     ------
     DataError
-        If columns are missing, a value is missing or infinite, a category is none, a row label occurs twice or there is
-        no row.
+        If columns are missing or there twice, a value is missing, infinite or too large, a category is none, a row
+        label occurs twice or there is no row.
     """
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected a DataFrame of encoded rows, got {type(frame).__name__}.")
-    if len(frame) == 0:
-        raise DataError("There are no factuals: the frame has no rows.")
-    if not frame.index.is_unique:
-        raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
     order = mlmodel.feature_input_order
-    missing = [column for column in order if column not in frame.columns]
-    if missing:
-        raise DataError(
-            f"The factuals lack the columns {', '.join(map(str, missing[:5]))}: pass encoded rows, for instance "
-            "data.transform(raw_rows)."
-        )
-    try:
-        rows = frame[order].to_numpy(dtype=float)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"The factuals hold values that are no numbers ({error}): pass encoded rows.") from error
-    broken = ~np.isfinite(rows).all(axis=1)
-    if broken.any():
-        labels = ", ".join(map(str, frame.index[broken][:5]))
-        raise DataError(f"The factuals hold missing or infinite values in rows {labels}: drop or fill them first.")
+    rows = finite_rows(frame, order)
     off = np.abs(project_categories(mlmodel.data, order, rows) - rows).max(axis=1, initial=0.0) > _ROUNDING
     if off.any():
-        labels = ", ".join(map(str, frame.index[off][:5]))
         raise DataError(
-            f"Categorical features of the factuals are at no valid encoding in rows {labels}: encode them with "
-            "data.transform(raw_rows), or move them to the nearest one with datasets.nearest_valid(data, rows)."
+            f"Categorical features of the factuals are at no valid encoding in rows {_some(frame, off)}: encode them "
+            "with data.transform(raw_rows), or move them to the nearest one with datasets.nearest_valid(data, rows)."
         )
     return rows
+
+
+def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Values (n, d) of factuals in ``columns``, whatever their categories.
+
+    Raises
+    ------
+    DataError
+        As :func:`encoded_rows`, but for categories.
+    """
+    rows = numeric_columns(factuals, columns, "factuals")
+    if len(rows) == 0:
+        raise DataError("There are no factuals: the frame has no rows.")
+    if not factuals.index.is_unique:
+        raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
+    broken = ~np.isfinite(rows).all(axis=1)
+    if broken.any():
+        raise DataError(
+            f"The factuals hold missing or infinite values in rows {_some(factuals, broken)}: drop or fill them first."
+        )
+    far = np.abs(rows).max(axis=1) > _LARGEST
+    if far.any():
+        raise DataError(
+            f"The factuals hold values beyond {_LARGEST:g} in rows {_some(factuals, far)}: pass encoded rows, in which "
+            "features are scaled to [0, 1]."
+        )
+    return rows
+
+
+def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> np.ndarray:
+    """Numbers (n, d) of a frame in ``columns``, maybe NaN or infinite; ``what`` is what its rows are called."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"Expected the {what} as a DataFrame of encoded rows, got {type(frame).__name__}.")
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise DataError(
+            f"The {what} lack the columns {', '.join(map(str, missing[:5]))}: pass encoded rows, for instance "
+            "data.transform(raw_rows)."
+        )
+    found = frame[list(columns)]
+    if found.shape[1] != len(columns):
+        twice = found.columns[found.columns.duplicated()]
+        raise DataError(f"The {what} have columns twice: {', '.join(map(str, twice[:5]))}. Drop one of each.")
+    try:
+        return found.to_numpy(dtype=float)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The {what} hold values that are no numbers ({said(error)[:-1]}): pass encoded rows."
+        ) from error
+
+
+def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:
+    return ", ".join(map(str, frame.index[chosen][:5]))

@@ -20,6 +20,7 @@ from rose_carla.errors import ModelError, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
 from rose_carla.models.network import Network
+from rose_carla.models.outcome import probabilities
 from tqdm.auto import tqdm
 
 
@@ -131,7 +132,7 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
     """Share of rows of an encoded ``frame``, target included, whose outcome the classifier predicts."""
     if model.data.target not in frame.columns:
         raise ModelError(f"The rows lack the target {model.data.target!r}, so nothing can be compared.")
-    predicted = np.asarray(model.predict_proba(frame)).argmax(axis=1)
+    predicted = probabilities(model, frame, frame.index).argmax(axis=1)
     return float((predicted == frame[model.data.target].to_numpy()).mean())
 
 

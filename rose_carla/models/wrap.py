@@ -12,7 +12,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
 from rose_carla.datasets import Dataset
-from rose_carla.errors import ModelError, unknown_name
+from rose_carla.errors import ModelError, said, unknown_name
 from rose_carla.models.gradient import log_odds
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
@@ -155,7 +155,7 @@ def _wrap_torch(
             values = module(rows.to(parameter.device))
     except Exception as error:  # whatever a module may raise, the caller should know what was tried
         raise ModelError(
-            f"The torch module does not take rows of {len(order)} features ({error}): give its columns in "
+            f"The torch module does not take rows of {len(order)} features ({said(error)[:-1]}): give its columns in "
             "feature_order=[...]."
         ) from error
     shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
@@ -197,8 +197,8 @@ def _wrap_estimator(
     probabilities = EstimatorProbabilities(model, data, order, names, space, column)
     try:
         tried = probabilities(data.df_train[order].to_numpy(dtype=float)[:1000])
-    except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error}") from error
+    except Exception as error:  # whatever an estimator may raise, the caller should know what was tried
+        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {said(error)}") from error
     if tried.min() < 0 or tried.max() > 1:
         raise ModelError(f"{type(model).__name__} returns values outside [0, 1]: it needs objective 'binary:logistic'.")
     backend = "xgboost" if _is_xgboost(model) else "sklearn"

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from rose_carla.errors import NoiseError
-from rose_carla.noise.density import check_states
+from rose_carla.noise.density import check_count, check_number, check_states, numbers
 from rose_carla.noise.distributions import Noise, Randomness, SharedGenerators, check_generators
 
 #: A whole number of units may be missed by that much through rounding.
 _SLACK = 1e-9
 #: Numbers of one batch of particles: 32 MB.
 _NUMBERS = 4_000_000
+#: Most units of action in a plan.
+_MOST_UNITS = 1_000_000
 
 
 def noisy_step(
@@ -48,11 +50,11 @@ def noisy_step(
     >>> noisy_step(states, actions, GaussianNoise(), 0.0005, 0.025, np.random.default_rng(0))[0]
     array([0., 0., 0.])
     """
-    states, actions = check_states(states), np.asarray(actions, dtype=float)
+    states, actions = check_states(states), numbers("Actions", actions)
     if actions.shape != states.shape or not np.isfinite(actions).all():
         raise NoiseError(f"Expected one finite action of {states.shape[1]} numbers for each of {len(states)} states.")
     _check_unit(action_unit)
-    _check_variance(variance)
+    check_number("variance", variance)
     sizes = np.abs(actions).sum(axis=1) / action_unit
     return noise.sample(states + actions, variance * sizes, 1, rng)[:, 0]
 
@@ -68,9 +70,14 @@ def unit_actions(actions: np.ndarray, action_unit: float) -> np.ndarray:
     [[0.025, 0.0], [0.025, 0.0], [0.01, 0.0], [0.0, -0.025]]
     """
     _check_unit(action_unit)
-    actions = np.asarray(actions, dtype=float)
+    actions = numbers("Actions", actions)
     if actions.ndim != 2 or not np.isfinite(actions).all():
         raise NoiseError(f"Expected the finite actions of one plan as an array of shape (k, d), got {actions.shape}.")
+    if np.abs(actions).sum() / action_unit > _MOST_UNITS:
+        raise NoiseError(
+            f"A plan takes more than {_MOST_UNITS:,} units of action, each of them a step: take a larger action_unit "
+            f"than {action_unit:g}, or encode states so that features are in [0, 1]."
+        )
     parts = [np.empty((0, actions.shape[1]))]
     for action in actions:
         units = np.abs(action).sum() / action_unit
@@ -150,10 +157,9 @@ def execute(
     factuals = check_states(factuals)
     if len(plans) != len(factuals):
         raise NoiseError(f"Expected one plan for each of {len(factuals)} factuals, got {len(plans)}.")
-    if n_particles < 1:
-        raise NoiseError(f"n_particles has to be at least 1, got {n_particles}.")
+    check_count("n_particles", n_particles)
     check_generators(rng, len(factuals))
-    _check_variance(variance)
+    check_number("variance", variance)
     b, d = factuals.shape
     units = [unit_actions(plan, action_unit) for plan in plans]
     if any(plan.shape[1] != d for plan in units):
@@ -174,10 +180,6 @@ def execute(
 
 
 def _check_unit(action_unit: float) -> None:
-    if not (np.isfinite(action_unit) and action_unit > 0):
-        raise NoiseError(f"The size of an action unit has to be above 0, got {action_unit}.")
-
-
-def _check_variance(variance: float) -> None:
-    if not (np.isfinite(variance) and variance >= 0):
-        raise NoiseError(f"A variance must be finite and not negative, got {variance}.")
+    check_number("The size of an action unit", action_unit)
+    if action_unit == 0:
+        raise NoiseError("The size of an action unit has to be above 0, got 0.")

@@ -8,12 +8,14 @@ from collections.abc import Hashable
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla.errors import NoiseError
+from rose_carla.errors import NoiseError, said, shown
 from rose_carla.noise import kernels, normals
 from rose_carla.noise.threads import share_out
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
+#: The largest value of a state: more would overflow. And the most noisy versions or kernels of anything.
+_LARGEST, _MOST = 1e300, 10**9
 
 
 class Density:
@@ -74,19 +76,19 @@ class Density:
         NoiseError
             If rows or parameters cannot be used.
         """
-        rows = np.array(rows, dtype=float)
+        rows = numbers("The rows of a density", rows).copy()
         if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
             raise NoiseError(f"A density needs at least 2 rows and 1 column, got an array of shape {rows.shape}.")
         if not np.isfinite(rows).all():
             raise NoiseError("The rows of a density must not hold missing or infinite values.")
-        if not 0 <= self.ridge < np.inf or self.max_points < 2:
-            raise NoiseError(
-                f"ridge must not be negative nor infinite, max_points not below 2, got {self.ridge}, {self.max_points}."
-            )
+        check_number("ridge", self.ridge)
+        check_count("max_points", self.max_points, least=2)
         self.n_rows_, width = rows.shape
         self.factor_ = self._factor(self.n_rows_, width)
         covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
         self.covariance_ = covariance + self.ridge * np.eye(width)
+        if not np.isfinite(self.covariance_).all():
+            raise NoiseError("The rows of a density, or its bandwidth, are too large: scale features to [0, 1] first.")
         eigenvalues, self._rotation = np.linalg.eigh(self.covariance_)
         if self.ridge > 0:  # what rounding leaves of it beside very wide kernels
             eigenvalues = np.maximum(eigenvalues, self.ridge)
@@ -218,15 +220,15 @@ class Density:
             raise NoiseError("The density is not fitted: call fit(rows) first.")
 
     def _factor(self, n: int, d: int) -> float:
-        if self.bandwidth == "scott":
+        if isinstance(self.bandwidth, str) and self.bandwidth == "scott":
             return n ** (-1.0 / (d + 4))
-        if self.bandwidth == "silverman":
+        if isinstance(self.bandwidth, str) and self.bandwidth == "silverman":
             return (n * (d + 2) / 4.0) ** (-1.0 / (d + 4))
         if isinstance(self.bandwidth, (int, float, np.number)) and not isinstance(self.bandwidth, bool):
             factor = float(self.bandwidth)
             if 0 < factor < np.inf:
                 return factor
-        raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {self.bandwidth!r}.")
+        raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {shown(self.bandwidth)}.")
 
 
 _densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakref.WeakKeyDictionary()
@@ -254,14 +256,37 @@ def _measurable(own: np.ndarray) -> np.ndarray:
 
 def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
     """``states`` as a contiguous array of shape (b, width), or an error that says what is wrong with it."""
-    states = np.ascontiguousarray(states, dtype=float)
+    states = np.ascontiguousarray(numbers("States", states))
     if states.ndim != 2 or (width is not None and states.shape[1] != width):
         raise NoiseError(f"Expected states of shape (b, {'d' if width is None else width}), got {states.shape}.")
     if len(states) == 0:
         raise NoiseError("The batch of states is empty.")
-    if not np.isfinite(states).all():
+    largest = max(states.max(initial=0.0), -states.min(initial=0.0))
+    if not np.isfinite(largest):
         raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
+    if largest > _LARGEST:
+        raise NoiseError(f"States hold values beyond {_LARGEST:g}: encode them first, features are scaled to [0, 1].")
     return states
+
+
+def numbers(what: str, values: object) -> np.ndarray:
+    """``values`` as an array of numbers, or an error that names ``what`` is none."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise NoiseError(f"{what} have to be an array of numbers: {said(error)}") from error
+
+
+def check_number(name: str, value: object) -> None:
+    """Refuse what is no finite number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
+        raise NoiseError(f"{name} has to be a finite number and not negative, got {shown(value)}.")
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is no whole number of at least ``least``, or more than fits into memory."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= _MOST:
+        raise NoiseError(f"{name} has to be a whole number of at least {least}, at most {_MOST:,}, got {shown(value)}.")
 
 
 def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 from rose_carla.errors import NoiseError
-from rose_carla.noise.density import Density, check_states
+from rose_carla.noise.density import Density, check_count, check_states, numbers
 
 #: One generator for all states, or one for each entry of the first axis: then a row's noise depends on its own alone.
 Randomness = np.random.Generator | Sequence[np.random.Generator]
@@ -139,13 +139,12 @@ def _checked(
     states: np.ndarray, variance: float | np.ndarray, n_samples: int = 1, density: Density | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     states = check_states(states, None if density is None else density.width)
-    spread = np.asarray(variance, dtype=float)
+    spread = numbers("Variances", variance)
     if spread.ndim > 1 or (spread.ndim == 1 and len(spread) != len(states)):
         raise NoiseError(f"variance is one number or one for each of {len(states)} states, got shape {spread.shape}.")
     if not np.isfinite(spread).all() or (spread < 0).any():
         raise NoiseError("A variance must be finite and not negative.")
-    if n_samples < 1:
-        raise NoiseError(f"n_samples has to be at least 1, got {n_samples}.")
+    check_count("n_samples", n_samples)
     return states, np.broadcast_to(spread, len(states)).copy()
 
 

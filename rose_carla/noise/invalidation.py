@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.errors import NoiseError
+from rose_carla.errors import NoiseError, shown
 from rose_carla.noise.accumulated import execute
-from rose_carla.noise.density import check_states
+from rose_carla.noise.density import check_count, check_states
 from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, Randomness, check_generators
 from scipy.special import ndtr, ndtri
 
@@ -75,8 +75,8 @@ def wilson_interval(
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.0, 0.404], [0.037, 0.596])
     """
-    if not 0 < confidence < 1:
-        raise NoiseError(f"confidence has to be between 0 and 1, got {confidence}.")
+    if not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
+        raise NoiseError(f"confidence has to be between 0 and 1, got {shown(confidence)}.")
     z = ndtri(0.5 + confidence / 2)
     share = np.asarray(failures, dtype=float) / n_samples
     centre = share + z**2 / (2 * n_samples)
@@ -203,8 +203,7 @@ def _monte_carlo(
     How an entry's samples are cut depends on their number and width alone, so it sees the same noise in any batch.
     """
     n, width = shape
-    if n_samples < 1:
-        raise NoiseError(f"n_samples has to be at least 1, got {n_samples}.")
+    check_count("n_samples", n_samples)
     check_generators(rng, n)
     at_once = max(1, _NUMBERS // width)
     parts = [min(at_once, n_samples - start) for start in range(0, n_samples, at_once)]
