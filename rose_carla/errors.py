@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+import numpy as np
+
 #: Names that are listed, characters of a value and of somebody else's message that are shown.
 _LISTED, _SHOWN, _SAID = 40, 80, 300
 
@@ -69,7 +71,8 @@ def shown(value: object) -> str:
         return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
     written = repr(value)
     plain = len(written) <= _SHOWN and "\n" not in written and " at 0x" not in written
-    return written if plain and not hasattr(value, "dtype") else f"a value of type {type(value).__name__}"
+    array = hasattr(value, "dtype") and not isinstance(value, np.generic)
+    return written if plain and not array else f"a value of type {type(value).__name__}"
 
 
 def said(error: BaseException) -> str:

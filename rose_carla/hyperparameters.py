@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from rose_carla.errors import PlanError, RoseCarlaError, unknown_name
+from rose_carla.errors import PlanError, RoseCarlaError, shown, unknown_name
 
 Self = TypeVar("Self", bound="Hyperparameters")
 
@@ -20,10 +21,11 @@ _RULE = "rule"
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """What a value may be: a test, and the words for it."""
+    """What a value may be: a test, the words for it, and the largest number that anything computes with."""
 
     allows: Callable[[Any], object]
     words: str
+    most: float = math.inf
 
 
 def number(
@@ -45,15 +47,37 @@ def number(
             and least <= value <= most
         ),
         " and ".join([*words, "finite"] if min(below, most) == math.inf else words),
+        sys.float_info.max,
     )
     return dataclasses.field(default=default, metadata={_RULE: rule})
 
 
-def whole(default: int, *, least: int = 1) -> Any:
-    """A field for a whole number, at most what fits into 63 bits."""
+def whole(default: int, *, least: int = 1, most: int = 10**9) -> Any:
+    """A field for a whole number."""
     rule = _Rule(
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63,
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value,
         f"a whole number of at least {least}",
+        most,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def seed() -> Any:
+    """A field for the seed of a generator, 0 by default; at most what fits into 63 bits."""
+    return whole(0, least=0, most=2**63 - 1)
+
+
+def factor(default: str, *, names: tuple[str, ...]) -> Any:
+    """A field for a factor above 0, or the name of a rule that tells it."""
+    known = ", ".join(map(repr, names))
+    rule = _Rule(
+        lambda value: (
+            value in names
+            if isinstance(value, str)
+            else isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+        ),
+        f"{known} or a number above 0",
+        sys.float_info.max,
     )
     return dataclasses.field(default=default, metadata={_RULE: rule})
 
@@ -118,7 +142,9 @@ class Hyperparameters:
             rule, given = each.metadata.get(_RULE), getattr(self, each.name)
             value = _plain(given)
             if rule is not None and not rule.allows(value):
-                raise self.error(f"{each.name} has to be {rule.words}, got {given!r}.")
+                raise self.error(f"{each.name} has to be {rule.words}, got {shown(given)}.")
+            if rule is not None and isinstance(value, (int, float)) and value > rule.most:
+                raise self.error(f"{each.name} has to be at most {rule.most:.2g}, got {shown(given)}.")
             object.__setattr__(self, each.name, value)
 
     @classmethod
@@ -183,7 +209,7 @@ class Hyperparameters:
 
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's own, also inside of lists and mappings."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())

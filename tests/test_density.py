@@ -113,7 +113,15 @@ def test_values_that_overflow_are_refused():
 
 
 @pytest.mark.parametrize(
-    "options", [{"ridge": "x"}, {"ridge": np.inf}, {"max_points": 2.5}, {"bandwidth": np.ones(2)}, {"bandwidth": None}]
+    "options",
+    [
+        {"bandwidth": 1e308},
+        {"ridge": "x"},
+        {"ridge": np.inf},
+        {"max_points": 2.5},
+        {"bandwidth": np.ones(2)},
+        {"bandwidth": None},
+    ],
 )
 def test_odd_options_are_refused(options):
     with pytest.raises(NoiseError):

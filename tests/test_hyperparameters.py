@@ -9,8 +9,10 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from rose_carla import RoseOne
 from rose_carla.errors import NoiseError, PlanError, RoseCarlaError
 from rose_carla.hyperparameters import Hyperparameters, flag, mapping, number, numbers, whole
+from rose_carla.rose import RoseSettings
 
 
 @dataclass(frozen=True)
@@ -184,3 +186,27 @@ def test_plain_values_lead_back_to_the_same_settings():
     assert again.as_dict() == values
     values["shoes"]["right"] = 2
     assert settings.as_dict()["shoes"] == {"left": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variance": np.array([1, 2])}, "got a value of type ndarray"),
+        ({"variance": 10**400}, "at most 1.8e\\+308"),
+        ({"ppo": {"learning_rate": 1e300}}, "above 0 and at most 1e\\+06"),
+        ({"n_samples": 2**62}, "at most 1e\\+09"),
+        ({"bandwidth": ["scott"]}, "'scott', 'silverman' or a number above 0"),
+        ({"bandwidth": "scot"}, "'scott', 'silverman' or a number above 0"),
+        ({"ppo": {"n_environments": 2**40}}, "n_environments has to be at most 1e\\+05"),
+        ({"multiples": [[1], 1]}, "multiples have to be whole numbers"),
+        ({"multiples": [1, 10**40]}, "multiples have to be whole numbers"),
+        ({"monotone": {"age": ["increase"]}}, "Unknown direction"),
+    ],
+)
+def test_odd_options_of_rose_are_refused_before_anything_is_computed(compas_linear, options, message):
+    with pytest.raises(PlanError, match=message):
+        RoseOne(compas_linear, {"fit": False, **options})
+
+
+def test_a_number_in_an_array_without_dimensions_is_a_number():
+    assert RoseSettings.of({"variance": np.array(0.5), "seed": np.array(2**62)}).variance == 0.5

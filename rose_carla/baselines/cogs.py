@@ -36,12 +36,12 @@ class CogsSettings(OneShotSettings):
     #: Perturbations m behind the K-robustness score.
     n_samples: int = whole(64)
     #: Candidates to a person, and generations.
-    population: int = whole(50, least=4)
+    population: int = whole(50, least=4, most=10**6)
     n_generations: int = whole(100)
     #: Generations without a better candidate after which the search for somebody ends.
     patience: int = whole(25)
     #: Candidates of which the best becomes a parent.
-    tournament: int = whole(2)
+    tournament: int = whole(2, most=1000)
     #: Largest mutation of a continuous feature.
     mutation: float = number(0.125, above=0, most=1)
     #: Share of genes that are the factual's, in the first generation and among mutations.

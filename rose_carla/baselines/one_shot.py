@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import Hyperparameters, flag, maybe, number, whole
+from rose_carla.hyperparameters import Hyperparameters, flag, maybe, number, seed, whole
 from rose_carla.method import Method
 from rose_carla.models import probability
 from tqdm.auto import tqdm
@@ -23,7 +23,7 @@ class OneShotSettings(Hyperparameters):
     #: People who are searched for together.
     together: int = whole(1000)
     #: Seed of the method's own randomness. No global seed is touched.
-    seed: int = whole(0, least=0)
+    seed: int = seed()
     #: Behave as the published implementation does, where that differs; docs/baselines.md says how.
     reference_quirks: bool = flag(False)
     #: Show a progress bar; None: if it goes to a terminal.

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups, valid_encodings
-from rose_carla.errors import PlanError, unknown_name
+from rose_carla.errors import PlanError, shown, unknown_name
 
 #: The directions in which a monotone feature may move.
 DIRECTIONS = {"increase": 1, "decrease": -1}
 #: Rounding may carry a move that much over the edge of [0, 1]; the state is put back onto it.
 _SLACK = 1e-9
+#: Units in the largest move.
+_MOST_UNITS = 10**6
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,13 @@ class ActionSpace:
             raise PlanError("No feature may change, so there is no recourse: free one from the data set's immutables.")
         if not 0 < action_unit <= 1:
             raise PlanError(f"action_unit has to be above 0 and at most 1, got {action_unit}.")
+        if not all(isinstance(size, (int, np.integer)) and 1 <= size <= _MOST_UNITS for size in multiples):
+            raise PlanError(
+                f"multiples have to be whole numbers of at least 1, at most {_MOST_UNITS:,}, got {shown(multiples)}."
+            )
         sizes = sorted(set(multiples))
-        if not sizes or any(not isinstance(size, (int, np.integer)) or size < 1 for size in sizes):
-            raise PlanError(f"multiples have to be whole numbers of at least 1, got {list(multiples)}.")
+        if not sizes:
+            raise PlanError("multiples have to be whole numbers of at least 1, got none.")
         self.features = tuple(features)
         self.width = width
         self.action_unit = action_unit
@@ -144,7 +150,7 @@ class ActionSpace:
         for name, direction in directions.items():
             if name not in groups or name in data.categorical:
                 raise PlanError(unknown_name("continuous feature", name, set(groups) - set(data.categorical)))
-            if direction not in DIRECTIONS:
+            if not isinstance(direction, str) or direction not in DIRECTIONS:
                 raise PlanError(unknown_name("direction", direction, DIRECTIONS))
         features = []
         for name, columns in groups.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rose_carla.errors import NoiseError
-from rose_carla.hyperparameters import Hyperparameters, flag, number, whole
+from rose_carla.hyperparameters import Hyperparameters, factor, flag, number, seed, whole
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class NoiseSettings(Hyperparameters):
     #: Noisy versions of each counterfactual, and noisy tries of each plan.
     n_samples: int = whole(1000)
     #: Bandwidth, ridge and most kernels of the density; see :class:`rose_carla.noise.Density`.
-    bandwidth: str | float = "scott"
+    bandwidth: str | float = factor("scott", names=("scott", "silverman"))
     ridge: float = number(1e-6, least=0)
     max_points: int = whole(50_000, least=2)
     #: Move noisy categorical features to their nearest valid encoding before they are classified. The paper, like the
@@ -32,4 +32,4 @@ class NoiseSettings(Hyperparameters):
     #: Of the Wilson intervals.
     confidence: float = number(0.95, above=0, below=1)
     #: Row i of every method sees the same noise for the same seed.
-    seed: int = whole(0, least=0)
+    seed: int = seed()

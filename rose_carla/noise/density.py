@@ -16,6 +16,8 @@ from rose_carla.noise.threads import share_out
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
 #: The largest value of a state: more would overflow. And the most noisy versions or kernels of anything.
 _LARGEST, _MOST = 1e300, 10**9
+#: Squares of wider kernels overflow.
+_WIDEST = 1e150
 
 
 class Density:
@@ -85,7 +87,8 @@ class Density:
         check_count("max_points", self.max_points, least=2)
         self.n_rows_, width = rows.shape
         self.factor_ = self._factor(self.n_rows_, width)
-        covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
         self.covariance_ = covariance + self.ridge * np.eye(width)
         if not np.isfinite(self.covariance_).all():
             raise NoiseError("The rows of a density, or its bandwidth, are too large: scale features to [0, 1] first.")
@@ -226,9 +229,11 @@ class Density:
             return (n * (d + 2) / 4.0) ** (-1.0 / (d + 4))
         if isinstance(self.bandwidth, (int, float, np.number)) and not isinstance(self.bandwidth, bool):
             factor = float(self.bandwidth)
-            if 0 < factor < np.inf:
+            if 0 < factor < _WIDEST:
                 return factor
-        raise NoiseError(f"bandwidth is 'scott', 'silverman' or a factor above 0, got {shown(self.bandwidth)}.")
+        raise NoiseError(
+            f"bandwidth is 'scott', 'silverman' or a factor above 0 and below {_WIDEST:g}, got {shown(self.bandwidth)}."
+        )
 
 
 _densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakref.WeakKeyDictionary()

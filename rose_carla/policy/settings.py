@@ -12,9 +12,9 @@ class PPOSettings(Hyperparameters):
     """Hyper-parameters of the learner."""
 
     #: Environments that advance together.
-    n_environments: int = whole(128)
+    n_environments: int = whole(128, most=10**5)
     #: Actions in each environment between two updates.
-    n_steps: int = whole(32)
+    n_steps: int = whole(32, most=10**5)
     #: Most updates; training ends earlier when it has converged.
     n_updates: int = whole(60)
     #: Most seconds; training ends earlier when it has converged.
@@ -24,13 +24,13 @@ class PPOSettings(Hyperparameters):
     #: Steps to a gradient.
     batch_size: int = whole(1024)
     #: Step size of Adam at the start; falls linearly.
-    learning_rate: float = number(2e-3, above=0)
+    learning_rate: float = number(2e-3, above=0, most=1e6)
     #: Width of the two hidden layers of actor and critic.
-    hidden: int = whole(64)
+    hidden: int = whole(64, most=10**4)
     #: Weight of far rewards in the advantage: 0 trusts the critic, 1 the returns.
     gae_lambda: float = number(0.95, least=0, most=1)
     #: How far the probability of an action may move in an update.
-    clip: float = number(0.2, above=0)
+    clip: float = number(0.2, above=0, most=1e6)
     #: Weight of the entropy bonus at the start; falls linearly.
     entropy: float = number(0.005, least=0)
     #: Weight of the critic's loss.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rose_carla.errors import PlanError
-from rose_carla.hyperparameters import flag, number, whole
+from rose_carla.hyperparameters import factor, flag, number, whole
 from rose_carla.sequential import SequentialSettings
 from scipy.special import ndtri
 
@@ -33,7 +33,7 @@ class RoseSettings(SequentialSettings):
     #: Units of action that one feature less is worth when plans are compared.
     sparsity_weight: float = number(0.5, least=0)
     #: Bandwidth, ridge and most kernels of the density; see :class:`rose_carla.noise.Density`.
-    bandwidth: str | float = "scott"
+    bandwidth: str | float = factor("scott", names=("scott", "silverman"))
     ridge: float = number(1e-6, least=0)
     max_points: int = whole(50_000, least=2)
     #: Move noisy categorical features to their nearest valid encoding before they are classified.

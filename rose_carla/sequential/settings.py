@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rose_carla.errors import PlanError
-from rose_carla.hyperparameters import Hyperparameters, flag, mapping, maybe, number, whole
+from rose_carla.errors import PlanError, shown
+from rose_carla.hyperparameters import Hyperparameters, flag, mapping, maybe, number, seed, whole
 from rose_carla.policy import PPOSettings
 
 
@@ -30,7 +30,7 @@ class SequentialSettings(Hyperparameters):
     #: Options of the learner; see :class:`rose_carla.policy.PPOSettings`.
     ppo: Mapping[str, Any] = mapping()
     #: Seed of training and planning.
-    seed: int = whole(0, least=0)
+    seed: int = seed()
     #: Train when the method is made; otherwise call ``fit()``.
     fit: bool = flag(True)
     #: Show progress bars; None: if they go to a terminal.
@@ -39,9 +39,11 @@ class SequentialSettings(Hyperparameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.multiples, (str, bytes)) or not hasattr(self.multiples, "__iter__"):
-            raise PlanError(f"multiples has to be a list of whole numbers, got {self.multiples!r}.")
+            raise PlanError(f"multiples has to be a list of whole numbers, got {shown(self.multiples)}.")
         if 1 not in self.multiples:
-            raise PlanError(f"multiples have to contain 1, or states in between cannot be reached: {self.multiples!r}.")
+            raise PlanError(
+                f"multiples have to contain 1, or states in between cannot be reached: {shown(self.multiples)}."
+            )
         object.__setattr__(self, "multiples", tuple(self.multiples))
         self.learner()
 
