@@ -78,7 +78,7 @@ class Density:
         NoiseError
             If rows or parameters cannot be used.
         """
-        rows = numbers("The rows of a density", rows).copy()
+        rows = np.array(numbers("The rows of a density", rows))  # in the order of the memory: sums depend on it
         if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
             raise NoiseError(f"A density needs at least 2 rows and 1 column, got an array of shape {rows.shape}.")
         if not np.isfinite(rows).all():
