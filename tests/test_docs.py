@@ -43,9 +43,6 @@ module = torch.nn.Linear(7, 1)
 """,
 }
 
-#: Pages whose printed output is that of an earlier version: run, but not compared.
-STALE = {"docs/rose.md"}
-
 #: Commands in plain fences take long, or end with another code than 0. Each has a shorter one that is run instead.
 TABLE_1, APPENDIX = "python benchmarks/run_table1.py --help", "python benchmarks/run_appendix.py --help"
 LOANS = "--target loan --favourable granted"
@@ -125,7 +122,7 @@ def test_python_examples_run_and_print_what_the_page_says(page, tmp_path, monkey
             capsys.readouterr()
             exec(compile(body, page, "exec"), names)
             printed = capsys.readouterr().out
-        elif kind == "text" and before == "python" and page not in STALE:
+        elif kind == "text" and before == "python":
             assert_says(printed, body)
         before = kind
 

@@ -83,7 +83,7 @@ RETURNED = {
     "renumbered": lambda ends: ends.reset_index(drop=True),
     "another order": lambda ends: ends.iloc[::-1],
     "some missing": lambda ends: ends.iloc[1:],
-    "some NaN": lambda ends: ends.where(np.arange(len(ends))[:, None] != 1),
+    "some NaN": lambda ends: ends * np.where(np.arange(len(ends)) == 1, np.nan, 1.0)[:, None],
     "one value NaN": lambda ends: fuzz._put(ends, list(ends.columns), np.nan),
     "infinite": lambda ends: fuzz._put(ends, list(ends.columns), -np.inf),
     "huge": lambda ends: ends * 1e200,

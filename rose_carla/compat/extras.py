@@ -25,6 +25,7 @@ OPTIONAL_PACKAGES: dict[str, tuple[str, str | None]] = {
     "matplotlib": ("plots", None),
     "seaborn": ("plots", None),
     "gymnasium": ("gymnasium", None),
+    "distributed": ("dask", None),
     "torchvision": ("", "torchvision"),
 }
 

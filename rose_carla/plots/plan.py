@@ -52,6 +52,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     ax = one_axes(ax, _WIDTH, height)
     chances = [0.0, *(step.success.probability for step in plan.steps)]
     levels = range(len(chances))
+    effects = import_optional("matplotlib.patheffects")
     ax.plot(chances, levels, "-", color=GREY, linewidth=0.8, zorder=1)
     ax.plot(chances[:1], [0], "o", color=GREY, markersize=6, zorder=3, clip_on=False)
     for level, step in enumerate(plan.steps, start=1):
@@ -63,7 +64,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
         weight = "bold" if last else "normal"
         # beside the whisker, or left of it where the axis ends
         right = success.upper <= 0.86
-        ax.annotate(
+        text = ax.annotate(
             f"{success.probability:.0%}",
             (success.upper if right else success.lower, level),
             xytext=(5 if right else -5, 0),
@@ -72,6 +73,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
             ha="left" if right else "right",
             fontweight=weight,
         )
+        text.set_path_effects([effects.withStroke(linewidth=2, foreground="white")])  # where lines cross it
     if tau is not None:
         ax.axvline(tau, color=RED, linewidth=0.9, linestyle="dashed", zorder=1)
         ax.annotate("asked for", (tau, 0), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
