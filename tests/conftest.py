@@ -21,6 +21,7 @@ import torch
 from rose_carla import datasets, models
 
 torch.set_num_threads(1)
+pytest.register_assert_rewrite("cli_examples")  # before anybody imports it
 
 
 @pytest.fixture(scope="session")

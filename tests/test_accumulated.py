@@ -142,7 +142,7 @@ def test_bad_steps_and_plans_are_explained():
         ({"actions": [["x", 1.0]]}, "Actions have to be an array of numbers"),
         ({"variance": "x"}, "variance has to be a finite number"),
         ({"action_unit": [0.1]}, "size of an action unit has to be a finite number"),
-        ({"action_unit": 0.0}, "has to be above 0"),
+        ({"action_unit": 0.0}, "has to be a finite number above 0"),
     ],
 )
 def test_what_is_no_number_is_refused_in_words(change, message):

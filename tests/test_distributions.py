@@ -309,8 +309,8 @@ def test_bad_densities_are_explained():
         (np.full((4, 2), np.nan), {}, "missing or infinite"),
         (np.eye(3), {"bandwidth": "scot"}, "bandwidth is"),
         (np.eye(3), {"bandwidth": -1.0}, "bandwidth is"),
-        (np.eye(3), {"ridge": -1.0}, "ridge must not be negative"),
-        (np.eye(3), {"ridge": np.nan}, "ridge must not be negative"),
+        (np.eye(3), {"ridge": -1.0}, "ridge has to be a finite number and not negative"),
+        (np.eye(3), {"ridge": np.nan}, "ridge has to be a finite number and not negative"),
         (np.eye(3), {"bandwidth": True}, "bandwidth is"),
         (np.eye(3), {"max_points": 1}, "max_points"),
     ]:

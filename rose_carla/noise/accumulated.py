@@ -180,6 +180,4 @@ def execute(
 
 
 def _check_unit(action_unit: float) -> None:
-    check_number("The size of an action unit", action_unit)
-    if action_unit == 0:
-        raise NoiseError("The size of an action unit has to be above 0, got 0.")
+    check_number("The size of an action unit", action_unit, zero=False)

@@ -282,10 +282,12 @@ def numbers(what: str, values: object) -> np.ndarray:
         raise NoiseError(f"{what} have to be an array of numbers: {said(error)}") from error
 
 
-def check_number(name: str, value: object) -> None:
-    """Refuse what is no finite number from 0 on."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
-        raise NoiseError(f"{name} has to be a finite number and not negative, got {shown(value)}.")
+def check_number(name: str, value: object, zero: bool = True) -> None:
+    """Refuse what is no finite number above 0, or from 0 on."""
+    known = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not known or not 0 <= float(value) < np.inf or (value == 0 and not zero):  # type: ignore[arg-type]
+        wanted = "and not negative" if zero else "above 0"
+        raise NoiseError(f"{name} has to be a finite number {wanted}, got {shown(value)}.")
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:

@@ -1,0 +1,126 @@
+"""What tests of the command ``rose-carla`` share: a folder with data, people and a training, and a way to run it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla import RoseOne, datasets, models
+from rose_carla.cli import main
+from rose_carla.cli.classifier import training_settings
+
+ROLES = [
+    "--target", "loan", "--favourable", "granted", "--immutable", "age", "--categorical", "home", "zone", "vip",
+]  # fmt: skip
+SMALL = ["--set", 'ppo={"n_updates": 4, "n_environments": 64}', "--model", "linear"]
+MODULE = """
+import os, signal, time
+from fake_methods import Liked
+from sklearn.linear_model import LogisticRegression
+
+def fitted(data):
+    print("noise on stdout")
+    return LogisticRegression().fit(data.df_train.drop(columns=data.target), data.df_train[data.target])
+
+def broken(data):
+    return 1 / 0
+
+def stopped(data):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(10)
+
+nothing = 3
+
+class Raises(Liked):
+    def get_counterfactuals(self, factuals):
+        print("noise on stdout")
+        raise RuntimeError("out of luck")
+"""
+
+
+def people(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 70, n),
+            "income": rng.integers(800, 9000, n),
+            "debt": rng.integers(0, 5000, n),
+            "home": rng.choice(["rent", "own", "family"], n),
+            "zone": rng.choice([1, 2, 3], n),
+            "vip": rng.choice([True, False], n),
+        }
+    )
+    score = frame["income"] / 1000 - frame["debt"] / 1500 + 1.5 * (frame["home"] == "own") + rng.normal(0, 0.5, n)
+    frame["loan"] = np.where(score > 2.5, "granted", "refused")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data, people and a training; what is slow is done once."""
+    path = tmp_path_factory.mktemp("cli")
+    people().to_csv(path / "loans.csv", index=False)
+    some = people().head(40)
+    some.insert(0, "name", [f"P{i}" for i in range(40)])
+    some.to_csv(path / "people.csv", index=False)
+    (path / "cli_models.py").write_text(MODULE)
+    out = io.StringIO()
+    with inside(path), contextlib.redirect_stdout(out):
+        assert main(["train", "loans.csv", *ROLES, *SMALL, "--out", "policy"]) == 0
+    (path / "told").write_text(out.getvalue())
+    return path
+
+
+@contextlib.contextmanager
+def inside(path):
+    before = os.getcwd()
+    os.chdir(path)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def direct(folder):
+    """The same without the command: the data set, the classifier and the policy."""
+    frame = pd.read_csv(folder / "loans.csv")
+    data = datasets.from_frame(
+        frame, "loan", name="the same", favourable="granted", immutables=["age"], categorical=["home", "zone", "vip"]
+    )
+    model = models.train(data, "linear", settings=training_settings("linear", data))
+    method = RoseOne.load(folder / "policy" / "policy.npz", model)
+    return SimpleNamespace(frame=frame, data=data, model=model, method=method)
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys):
+    """Runs the command in that folder: the exit code, stdout and stderr."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    capsys.readouterr()
+
+    def call(*words):
+        code = main([str(word) for word in words])
+        told = capsys.readouterr()
+        return SimpleNamespace(code=code, out=told.out, err=told.err)
+
+    return call
+
+
+def read(text):
+    return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+
+
+def changed(folder, name, change):
+    """A file of people with some values changed, all of them text."""
+    frame = pd.read_csv(folder / "people.csv", dtype=str)
+    change(frame)
+    frame.to_csv(folder / name, index=False)
+    return name
