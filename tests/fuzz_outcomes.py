@@ -75,3 +75,8 @@ def check_helpful(error: RoseCarlaError) -> None:
     assert text[-1] in ".?!)…" or text.endswith("..."), text
     assert not re.search(r"array\(|tensor\(|dtype=|object at 0x|Traceback|Name: |Length: ", text), text
     assert len(text) < 1500, text
+
+
+def tell_total() -> None:
+    """How all examples of this process ended so far."""
+    print(f"\nfuzzing: {told(TOTAL)}")

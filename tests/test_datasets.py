@@ -345,3 +345,24 @@ def test_long_lists_of_columns_are_cut():
     wide = pd.DataFrame({f"column number {i}": [0, 1] for i in range(300)})
     with pytest.raises(DataError, match="and 260 more"):
         datasets.from_frame(wide, "loan", name="x")
+
+
+def test_features_that_cannot_be_scaled_or_counted_are_refused():
+    tiny, lists = np.arange(60) * 1e-300, [[i] for i in range(60)]
+    with pytest.raises(DataError, match="too little to be scaled"):
+        datasets.from_frame(people().assign(tiny=tiny), "loan", name="x", favourable="yes")
+    with pytest.raises(DataError, match="'lists' holds values that are no categories"):
+        datasets.from_frame(people().assign(lists=lists), "loan", name="x", favourable="yes")
+
+
+def test_a_feature_named_like_an_encoded_column_is_refused():
+    table = people().assign(city_Bonn=["a", "b", "c"] * 20)
+    with pytest.raises(DataError, match="Encoded columns would collide: city_Bonn"):
+        datasets.from_frame(table, "loan", name="x", favourable="yes")
+
+
+def test_categories_in_single_precision_keep_their_text():
+    table = people().assign(share=np.float32([0.1, 0.2, 0.7] * 20))
+    data = datasets.from_frame(table, "loan", name="x", favourable="yes", continuous=["income"])
+    assert datasets.encoded_columns(data)["share"] == ["share_0.1", "share_0.2", "share_0.7"]
+    assert data.inverse_transform(data.df)["share"].tolist() == table["share"].tolist()

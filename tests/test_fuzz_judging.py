@@ -6,11 +6,20 @@ import fuzz_models as classifiers
 import fuzz_strategies as fuzz
 import numpy as np
 import pandas as pd
+import pytest
 from rose_carla import Benchmark, metrics, noise
 from carla.recourse_methods.api import RecourseMethod
-from fuzz_outcomes import Tally, examples
+from fuzz_outcomes import Tally, examples, tell_total
 from hypothesis import given
 from hypothesis import strategies as st
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _summary():
+    fuzz.warm_up()
+    yield
+    tell_total()
+
 
 _NUMBERS = st.sampled_from([0.0, 0.3, 1.0, -0.5, 1e-300, 1e6, 1e150, 1e308, 5e-324])
 _ODD_NUMBERS = st.sampled_from([np.nan, np.inf, -np.inf, -1.0, None, "x"])
@@ -128,7 +137,7 @@ class Returns(RecourseMethod):
 @st.composite
 def judgements(draw):
     """Data, model, what is returned, people, plans and options of the noise, at most one of them broken."""
-    broken = draw(st.sampled_from([None, None, None, "returned", "people", "plans", "options"]))
+    broken = draw(st.sampled_from([*[None] * 6, "returned", "people", "plans", "options"]))
     returned = draw(st.sampled_from(list(RETURNED)[11:] if broken == "returned" else list(RETURNED)[:11]))
     people = draw(st.sampled_from([name for name in fuzz.PEOPLE if (name in fuzz.SERVED) != (broken == "people")]))
     odd_plans = [{0: [[1.0]]}, {0: "x"}, "plans", {0: None}, {0: np.zeros((0, 3))}]

@@ -17,6 +17,8 @@ from sklearn.model_selection import train_test_split
 
 #: The paper's data sets go by these: how their negative instances are selected depends on it.
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
+#: scikit-learn takes a feature that varies by less for constant and does not scale it.
+_NARROWEST = 10 * np.finfo(float).eps
 
 
 class Dataset(DataCatalog):
@@ -220,8 +222,9 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
 
 
 def _as_text(values: pd.Series) -> pd.Series:
-    """Categories as text, one by one: pandas writes a day with or without its time, as the others in the column are."""
-    return pd.Series([str(value) for value in values], index=values.index, dtype=object)
+    """Categories as text, each for itself: of a column of days pandas writes the time only if some day has one."""
+    each = values if types.is_numeric_dtype(values) else values.astype(object)
+    return each.astype(str).astype(object)
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -298,13 +301,26 @@ def _check_values(table: pd.DataFrame, schema: Schema) -> None:
             raise DataError(
                 f"Continuous feature {feature!r} holds infinite or too large values: drop or cap those rows."
             )
+        if 0 < numbers.max() - numbers.min() < _NARROWEST:
+            raise DataError(
+                f"Continuous feature {feature!r} varies by {numbers.max() - numbers.min():.2g} only, too little to be "
+                "scaled to [0, 1]: change its unit, or drop it."
+            )
     for feature in schema.categorical:
-        levels = table[feature].nunique()
+        levels = _levels(table[feature])
         if levels > 50 and levels > len(table) / 2:
             raise DataError(
                 f"Categorical feature {feature!r} has {levels} values in {len(table)} rows, like a name or a date: "
                 "drop it, or turn it into a number."
             )
+
+
+def _levels(values: pd.Series) -> int:
+    try:
+        return values.nunique()
+    except TypeError as error:
+        message = f"Categorical feature {values.name!r} holds values that are no categories, turn them into text"
+        raise DataError(f"{message}: {said(error)}") from error
 
 
 def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
@@ -324,7 +340,7 @@ def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
 
 def _check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
     """CARLA names an encoded column ``feature_category``; two features must not end up with the same one."""
-    names = [*schema.continuous, schema.target]
+    names = [*schema.features, schema.target]
     for feature in schema.categorical:
         names += [f"{feature}_{category}" for category in table[feature].unique()]
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []

@@ -6,7 +6,7 @@ from rose_carla.models.negatives import negative_instances
 from rose_carla.models.network import Network
 from rose_carla.models.outcome import favourable, probabilities, probability
 from rose_carla.models.rows import encoded_rows
-from rose_carla.models.training import TrainingSettings, accuracy, paper_settings, train
+from rose_carla.models.training import TrainingSettings, accuracy, default_settings, paper_settings, train
 from rose_carla.models.wrap import to_tensorflow, wrap
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "TorchModel",
     "TrainingSettings",
     "accuracy",
+    "default_settings",
     "encoded_rows",
     "favourable",
     "logit",

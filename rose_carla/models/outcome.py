@@ -78,7 +78,8 @@ def probabilities(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None
 
 def name_of(mlmodel: MLModel) -> str:
     """What a model is called in messages: by the class of what it wraps, if it wraps something."""
-    return type(mlmodel if getattr(mlmodel, "raw_model", None) is None else mlmodel.raw_model).__name__
+    raw = getattr(mlmodel, "raw_model", None)
+    return type(mlmodel if raw is None else getattr(raw, "module", raw)).__name__
 
 
 def _refuse(name: str, values: np.ndarray, labels: Sequence[Hashable] | None) -> None:
