@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from rose_carla import RoseOne, datasets, models
 from rose_carla.cli import main
-from rose_carla.cli.classifier import training_settings
 
 ROLES = [
     "--target", "loan", "--favourable", "granted", "--immutable", "age", "--categorical", "home", "zone", "vip",
@@ -94,7 +93,7 @@ def direct(folder):
     data = datasets.from_frame(
         frame, "loan", name="the same", favourable="granted", immutables=["age"], categorical=["home", "zone", "vip"]
     )
-    model = models.train(data, "linear", settings=training_settings("linear", data))
+    model = models.train(data, "linear")
     method = RoseOne.load(folder / "policy" / "policy.npz", model)
     return SimpleNamespace(frame=frame, data=data, model=model, method=method)
 

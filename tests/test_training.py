@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rose_carla import datasets, models
@@ -45,6 +46,20 @@ def test_same_seed_same_bits_and_no_global_seed(german):
     weights = [model.raw_model.layers[0].weight for model in (one, again, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("kind", ["ann", "linear"])
+def test_small_tables_are_trained_long_enough(kind):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"income": rng.random(240), "debt": rng.random(240)})
+    frame["loan"] = (frame["income"] > frame["debt"]).astype(int)
+    data = datasets.from_frame(frame, "loan", name="small")
+    assert models.accuracy(models.train(data, kind, use_cache=False), data.df_test) > 0.9
+    if kind == "linear":
+        few = models.train(data, kind, settings=models.paper_settings(kind, "adult"), use_cache=False)
+        assert models.accuracy(few, data.df_test) < 0.9, "otherwise the paper's settings would do"
+    for name in datasets.NAMES:
+        assert models.default_settings(kind, datasets.load(name)) == models.paper_settings(kind, name)
 
 
 def test_the_papers_architecture(compas_ann, compas_linear):

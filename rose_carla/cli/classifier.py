@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
-import math
 import sys
 import traceback
 from typing import Any
@@ -19,10 +17,6 @@ from rose_carla.cli.streams import printing_aside
 from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, RoseCarlaError, unknown_name
 from rose_carla.experiments import CLASSIFIERS
-
-#: Steps of training on COMPAS, about, and how the paper trains logistic regression on small tables.
-_STEPS = {"ann": 500, "linear": 5000}
-_SMALL_BATCH, _LARGE = 50, 10_000
 
 
 def add_model_option(parser: argparse.ArgumentParser, default: str = "ann") -> None:
@@ -52,8 +46,7 @@ def classifier(choice: str, loaded: Loaded, seed: int) -> MLModel:
     """
     check_name(choice)
     if choice in CLASSIFIERS:
-        settings = None if loaded.sha256 is None else training_settings(choice, loaded.data)
-        return models.train(loaded.data, choice, seed=seed, settings=settings, progress=sys.stderr.isatty())
+        return models.train(loaded.data, choice, seed=seed, progress=sys.stderr.isatty())
     found = imported(choice)
     if not _is_fitted_model(found) and callable(found) and not isinstance(found, type):
         try:
@@ -68,21 +61,6 @@ def classifier(choice: str, loaded: Loaded, seed: int) -> MLModel:
         return found
     wanted = loaded.favourable if loaded.favourable in list(getattr(found, "classes_", ())) else 1
     return models.wrap(found, loaded.data, favourable=wanted)
-
-
-def training_settings(kind: str, data: Dataset) -> models.TrainingSettings:
-    """The paper's settings, with as many steps as it takes on COMPAS at least: 50 epochs leave a small table untrained.
-
-    Examples
-    --------
-    >>> from rose_carla import datasets
-    >>> training_settings("linear", datasets.load("german")).epochs
-    313
-    """
-    usual, n = models.paper_settings(kind, data.name), len(data.df_train)
-    batch = min(usual.batch_size, _SMALL_BATCH) if kind == "linear" and n < _LARGE else usual.batch_size
-    epochs = math.ceil(_STEPS[kind] / math.ceil(n / batch))
-    return dataclasses.replace(usual, batch_size=batch, epochs=max(usual.epochs, epochs))
 
 
 def imported(choice: str) -> Any:

@@ -33,9 +33,7 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     """Make figures from finished cells, after computing those that are missing."""
     parser = run_parser("The paper's figures and a few more, from runs of this package.", "figures", prog)
     listed = "\n".join(f"  {name:<24}{recipe.words}" for name, recipe in RECIPES.items())
-    parser.usage = (
-        "%(prog)s [NAME ...] [options]"  # names after --formats would be taken for its own
-    )
+    parser.usage = "%(prog)s [NAME ...] [options]"  # names after --formats would be taken for its own
     parser.epilog = f"figures:\n{listed}\n\n{parser.epilog}"
     parser.add_argument("names", nargs="*", default=list(RECIPES), metavar="NAME", help="default: all of them")
     parser.add_argument(

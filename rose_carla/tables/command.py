@@ -73,9 +73,7 @@ def table_1(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
 def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """``run_appendix.py``: the tables of the paper's appendix, and the frontier."""
     parser = run_parser("The tables of the paper's appendix, and robustness against cost.", "appendix", prog)
-    parser.usage = (
-        "%(prog)s [PART ...] [options]"  # parts after --datasets would be taken for its own
-    )
+    parser.usage = "%(prog)s [PART ...] [options]"  # parts after --datasets would be taken for its own
     parser.add_argument(
         "parts", nargs="*", default=list(_PARTS), metavar="PART", help=f"some of {', '.join(_PARTS)}; default: all"
     )
