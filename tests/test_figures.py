@@ -170,7 +170,7 @@ def test_the_plan_that_is_shown_has_many_steps_of_which_each_helps(monkeypatch):
 
     monkeypatch.setattr(recipes, "RoseMul", Method)
     monkeypatch.setattr(recipes.datasets, "from_frame", from_frame)
-    monkeypatch.setattr(recipes.models, "train", lambda data, kind, seed: (data, kind, seed))
+    monkeypatch.setattr(recipes.models, "train", lambda data, kind, seed, settings: (data, kind, seed))
     monkeypatch.setattr(recipes.models, "negative_instances", lambda model, limit: (model, limit))
     assert recipes.loan_plan(2) is best
     assert asked["model"] == ("loans", "ann", 2)

@@ -109,7 +109,7 @@ def loan_plan(seed: int = 0) -> Plan:
     table = typed.inverse_transform(typed.df)
     fixed = [column for column in table if column not in (*_ACTIONABLE, typed.target)]
     loans = datasets.from_frame(table, typed.target, name="german-loans", immutables=fixed, seed=seed)
-    model = models.train(loans, "ann", seed=seed)
+    model = models.train(loans, "ann", seed=seed, settings=models.paper_settings("ann", "german"))
     method = RoseMul(model, {"tau": _PLAN_TAU, "seed": seed})
     found = [each for each in method.plan(models.negative_instances(model, limit=_PLAN_PEOPLE)) if each.found]
     rising = [each for each in found if _helpful(each) and len(each.steps) <= _PLAN_STEPS]
