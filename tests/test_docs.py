@@ -51,6 +51,7 @@ LONG = {
     "make table1 ARGS=--quick": "make -n table1 ARGS=--quick",
     "make appendix": "make -n appendix",
     "make test": "make -n test",
+    "make install && . .venv/bin/activate": "make -n install",
     "python benchmarks/run_table1.py --out docs/results/table1": TABLE_1,
     "python benchmarks/run_table1.py --backend dask --scheduler tcp://SCHEDULER:8786": TABLE_1,
     "python benchmarks/run_table1.py --quick --datasets compas --methods neighbour:Neighbour ROSE-one": (
