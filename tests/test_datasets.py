@@ -366,3 +366,9 @@ def test_categories_in_single_precision_keep_their_text():
     data = datasets.from_frame(table, "loan", name="x", favourable="yes", continuous=["income"])
     assert datasets.encoded_columns(data)["share"] == ["share_0.1", "share_0.2", "share_0.7"]
     assert data.inverse_transform(data.df)["share"].tolist() == table["share"].tolist()
+
+
+def test_rows_without_a_label_are_refused():
+    for labels in ([np.nan, *range(1, 60)], pd.MultiIndex.from_tuples([(i or np.nan, "x") for i in range(60)])):
+        with pytest.raises(DataError, match="Row labels are missing"):
+            datasets.from_frame(people().set_axis(labels, axis=0), "loan", name="x", favourable="yes")

@@ -126,3 +126,5 @@ def test_factuals_with_columns_twice_or_far_away_are_refused(compas_linear):
         baselines.Cogs(compas_linear).get_counterfactuals(pd.concat([people, people], axis=1))
     with pytest.raises(DataError, match="values beyond 1e"):
         baselines.Cogs(compas_linear).get_counterfactuals(people.assign(age=1e300))
+    with pytest.raises(DataError, match="labels of the factuals are missing"):
+        baselines.Cogs(compas_linear).get_counterfactuals(people.set_axis([1, np.nan, 2], axis=0))

@@ -269,3 +269,14 @@ def test_an_estimator_that_raises_anything_is_refused(compas, encoded):
 
     with pytest.raises(ModelError, match="Stubborn cannot predict rows of this data set: licence expired"):
         models.wrap(Stubborn().fit(*encoded), compas)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_columns_in_reversed_order_are_no_hindrance(kind):
+    """pandas hands them out as a view with negative strides, which torch refuses."""
+    numbers = np.random.default_rng(0).random((40, 3)).astype(kind)
+    frame = pd.DataFrame(numbers, columns=["c", "b", "a"]).assign(good=np.arange(40) % 2)
+    data = datasets.from_frame(frame, "good", name="reversed")
+    model = models.train(data, "linear", use_cache=False)
+    wrapped = models.wrap(model.raw_model, data, feature_order=model.feature_input_order, output="probability")
+    np.testing.assert_array_equal(wrapped.predict_proba(data.df), model.predict_proba(data.df))

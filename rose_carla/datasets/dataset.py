@@ -11,6 +11,7 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla.datasets.encoding import nearest_valid
+from rose_carla.datasets.labels import check_labels
 from rose_carla.datasets.schema import Schema
 from rose_carla.errors import DataError, said, shown, unknown_name
 from sklearn.model_selection import train_test_split
@@ -239,8 +240,7 @@ def _check_columns(frame: pd.DataFrame, target: str) -> None:
         raise DataError(f"Column names have to be text, got {found}: rename with frame.columns = [...].")
     if target not in frame.columns:
         raise DataError(unknown_name("target column", target, frame.columns))
-    if not frame.index.is_unique:
-        raise DataError("Row labels occur twice: call frame.reset_index(drop=True) first.")
+    check_labels(frame, "frame")
 
 
 def _roles(

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
+from rose_carla.datasets.labels import check_labels
 from rose_carla.errors import DataError, said
 
 #: Encodings that are off by less are valid.
@@ -48,8 +49,7 @@ def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     rows = numeric_columns(factuals, columns, "factuals")
     if len(rows) == 0:
         raise DataError("There are no factuals: the frame has no rows.")
-    if not factuals.index.is_unique:
-        raise DataError("Row labels of the factuals occur twice: call factuals.reset_index(drop=True) first.")
+    check_labels(factuals, "factuals", " of the factuals")
     broken = ~np.isfinite(rows).all(axis=1)
     if broken.any():
         raise DataError(

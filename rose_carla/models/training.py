@@ -178,7 +178,8 @@ def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, s
     generator = torch.Generator().manual_seed(seed)
     network = Network(inputs.shape[1], settings.hidden, generator)
     optimiser = torch.optim.RMSprop(network.parameters(), lr=settings.learning_rate)
-    x, y = torch.tensor(inputs), torch.tensor(outcomes)
+    # columns of one type in reversed order are a view with negative strides, which torch refuses
+    x, y = torch.tensor(np.ascontiguousarray(inputs)), torch.tensor(outcomes)
     with one_thread(), torch.enable_grad():
         for _ in tqdm(range(settings.epochs), desc="classifier", disable=not progress, leave=False):
             for rows in torch.randperm(len(x), generator=generator).split(settings.batch_size):

@@ -148,7 +148,8 @@ def _wrap_torch(
         raise ModelError("The torch module has no parameters, so nothing can have been trained.")
     order = list(feature_order or _encoded_features(data))
     _check_encoded(order, data)
-    rows = torch.tensor(data.df_train[order].to_numpy(dtype=float)[:1000], dtype=parameter.dtype)
+    known = np.ascontiguousarray(data.df_train[order].to_numpy(dtype=float)[:1000])
+    rows = torch.tensor(known, dtype=parameter.dtype)
     module.eval()
     try:
         with torch.no_grad():
