@@ -41,7 +41,7 @@ bench-baselines: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/baselines.py $(ARGS)
 
 test: $(VENV)/.test-ready lint
-	$(BIN)/python -m pytest -n 2 -q $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(ARGS)
 
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(VENV)/.test-ready
