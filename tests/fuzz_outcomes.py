@@ -26,7 +26,7 @@ settings.register_profile("fuzz-few", max_examples=200, derandomize=True, **_COM
 settings.register_profile("fuzz-many", max_examples=2000, **_COMMON)
 PROFILE = settings.get_profile(f"fuzz-{MANY}")
 #: An example takes a fraction of a second; one that takes so many hangs, however busy the machine is.
-LONGEST = 20.0
+LONGEST = 120.0
 TOTAL: Counter[str] = Counter()
 
 
