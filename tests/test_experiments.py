@@ -261,9 +261,12 @@ def test_a_method_without_an_end_is_given_up(monkeypatch):
 
 
 def test_a_finished_cell_comes_back_as_it_was(tmp_path):
-    store, cell = Store(tmp_path / "new" / "folder"), judgement()
-    arrays = {"Proximity": np.array([1.5, np.nan, np.inf]), "people": np.array(["a", "7"]), "none": np.empty((0, 3))}
-    about = {"seconds": 1.25, "alone": True, "hyperparameters": {"tau": [0.5, None]}}
+    store, cell = Store(tmp_path / "new" / "folder"), judgement().recourse
+    arrays = {
+        "counterfactuals": np.array([[1.5, np.nan, np.inf], [0, 1, 2]]), "people": np.array(["a", "7"]),
+        "actions": np.empty((0, 3)), "n_actions": np.array([0, 0]),
+    }  # fmt: skip
+    about = {"seconds": 1.25, "training_seconds": 0, "people": 2, "found": 1, "hyperparameters": {"tau": [0.5, None]}}
     assert store.find(cell) is None
     store.keep(cell, experiments.Result(arrays, about))
     found = store.find(cell)
@@ -272,7 +275,7 @@ def test_a_finished_cell_comes_back_as_it_was(tmp_path):
     for name, array in arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array)
         assert found.arrays[name].dtype == array.dtype
-    assert store.find(cell.recourse) is None
+    assert store.find(judgement()) is None
     assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".npz"]
 
 
@@ -281,15 +284,26 @@ def damage(path, how, other):
     if how == "tampered":
         with np.load(path) as file:
             np.savez(path, **{**file, "Proximity": np.ones(64)})
-    elif how == "without about":
-        cache.write(path, judgement().key, {"Proximity": np.arange(64.0)})
+    elif how in SIGNED:
+        cache.write(path, judgement().key, SIGNED[how])
     else:
         contents = {"truncated": whole[:middle], "empty": b"", "garbage": b"PK not ours", "foreign": other.read_bytes()}
         flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         path.write_bytes({**contents, "corrupted": flipped}[how])
 
 
-WAYS = ["truncated", "corrupted", "tampered", "empty", "garbage", "foreign", "without about"]
+ABOUT = np.array("{}")
+#: What has the right key and checksum, and still is no such cell.
+SIGNED = {
+    "without about": {"Proximity": np.arange(64.0)},
+    "about is a list": {"Proximity": np.arange(64.0), "about": np.array("[1]")},
+    "about is deep": {"Proximity": np.arange(64.0), "about": np.array("[" * 100_000)},
+    "another metric": {"Sparsity": np.arange(64.0), "about": ABOUT},
+    "text": {"Proximity": np.array(["a"] * 64), "about": ABOUT},
+    "too many": {"Proximity": np.arange(64.0), "Sparsity": np.arange(65.0), "about": ABOUT},
+    "a matrix": {"Proximity": np.ones((8, 8)), "about": ABOUT},
+}
+WAYS = ["truncated", "corrupted", "tampered", "empty", "garbage", "foreign", *SIGNED]
 
 
 @pytest.mark.parametrize("how", WAYS)

@@ -43,7 +43,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compa
         RoseOne.load(path, compas_linear)
     with pytest.raises(PlanError, match="other features"):
         RoseOne.load(path, german_typed)
-    with pytest.raises(PlanError, match="ROSE-one, not of ROSE-mul"):
+    with pytest.raises(PlanError, match="of 'ROSE-one', not of 'ROSE-mul'"):
         RoseMul.load(path, compas_ann)
     with pytest.raises(PlanError, match="no file"):
         RoseOne.load(tmp_path / "missing.npz", compas_ann)

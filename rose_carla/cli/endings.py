@@ -41,9 +41,20 @@ def ended(run: Callable[[], int]) -> int:
         return STOPPED
 
 
+def visible(text: str) -> str:
+    """A text with signs for what would command a terminal, hide or turn round what is shown.
+
+    Examples
+    --------
+    >>> print(visible("\x1b[2J" + "naïve"))
+    \\x1b[2Jnaïve
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def one_line(text: object) -> str:
-    """A text without line breaks."""
-    return " ".join(str(text).split())
+    """A text without line breaks, and without anything that would command a terminal."""
+    return visible(" ".join(str(text).split()))
 
 
 def remark(text: object) -> None:

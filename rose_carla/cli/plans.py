@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from rose_carla.cli.endings import visible
 from rose_carla.cli.people import plain
 from rose_carla.planning import Plan, Success
+from rose_carla.spreadsheets import harmless
 
 COLUMNS = (
     "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper", "reason",
@@ -54,20 +56,24 @@ class Answer:
 
 
 def write_csv(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
-    """One row for each step, one for everybody who has none."""
+    """One row for each step, one for everybody who has none; no cell is a formula."""
     writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     if first:
         writer.writeheader()
+    writer.writerows({name: harmless(cell) for name, cell in row.items()} for row in _rows(answers))
+
+
+def _rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
     for answer in answers:
         about: dict[str, Any] = {"person": answer.label, "status": answer.status, "reason": answer.reason}
         if answer.plan is None or not answer.plan.steps:
             success = {} if answer.plan is None else _columns(answer.plan.success)
-            writer.writerow({**about, **success})
+            yield {**about, **success}
             continue
         for number, step in enumerate(answer.plan.steps, start=1):
             change = {"feature": step.feature, "from": _text(step.before), "to": _text(step.after)}
             size = {"step": number, "size": plain(step.size)}
-            writer.writerow({**about, **change, **size, **_columns(step.success)})
+            yield {**about, **change, **size, **_columns(step.success)}
 
 
 def write_json(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
@@ -93,9 +99,10 @@ def write_text(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
     """As people read them."""
     for answer in answers:
         if answer.plan is None:
-            print(f"Person {answer.label}: refused, {answer.note}", file=file)
+            lines = [f"Person {answer.label}: refused, {answer.note}"]
         else:
-            print(answer.plan, *([f"  ({answer.note})"] if answer.note else []), sep="\n", file=file)
+            lines = [*answer.plan.lines(), *([f"  ({answer.note})"] if answer.note else [])]
+        print(*map(visible, lines), sep="\n", file=file)
 
 
 #: Formats by name; the last argument tells whether these are the first answers of a file.

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from rose_carla import files
+from rose_carla.cli.endings import visible
 from rose_carla.cli.parser import CommandError
 from rose_carla.errors import DataError
 
@@ -87,21 +89,17 @@ def written(path: str | None) -> Iterator[TextIO]:
     if path is None or path == STANDARD:
         yield sys.stdout
         return
-    target = Path(os.path.realpath(path))  # a link stays a link to what is written
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        if _replaceable(path):
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                yield file
-            os.replace(temporary, target)
-        else:
-            with open(path, "a", encoding="utf-8", newline="") as file:
-                yield file
+        with contextlib.ExitStack() as stack:
+            if _replaceable(path):  # a link stays a link to what is written
+                raw = stack.enter_context(files.whole(Path(os.path.realpath(path))))
+            else:
+                raw = stack.enter_context(open(path, "ab"))
+            text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
+            stack.callback(text.detach)
+            yield text
     except OSError as error:
         raise CommandError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _replaceable(path: str) -> bool:
@@ -139,6 +137,7 @@ def printing_aside() -> contextlib.AbstractContextManager[Any]:
 
 def aligned(lines: list[list[str]], left: int = 1) -> str:
     """Lines of a small table under one another, the first ``left`` columns to the left, numbers to the right."""
+    lines = [[visible(text) for text in line] for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
 
     def padded(line: list[str]) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import shlex
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import rose_carla
+from rose_carla import files
 from carla.models.api import MLModel
 from rose_carla.cli.classifier import classifier
 from rose_carla.cli.data import DataChoice, Loaded
@@ -67,17 +66,10 @@ class Training:
         """
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"{str(folder)!r} is a file: name a folder.")
-        made = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+            files.check_folder(folder)
         except OSError as error:
             raise CommandError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
-        finally:
-            for each in made:  # a training that fails leaves nothing
-                with contextlib.suppress(OSError):
-                    each.rmdir()
         if force or not any((folder / name).exists() for name in (_POLICY, _TRAINING)):
             return
         try:
@@ -123,7 +115,7 @@ def read(folder: Path) -> tuple[Training, str]:
         }
         fields = {field.name: about[field.name] for field in dataclasses.fields(Training)}
         return Training(**{**fields, "data": DataChoice(**data)}), str(about["policy_sha256"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, CommandError):
             raise
         raise CommandError(f"{str(path)!r} is damaged or no training: train anew.") from error

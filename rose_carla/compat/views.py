@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 from rose_carla.compat.extras import import_optional
+from rose_carla.compat.unpickling import load
 
 
 class View(ModuleType):
@@ -53,8 +54,8 @@ NUMPY = View(
     sum=_sum,
 )
 
-#: CARLA loads whole pickled modules that it saved itself; torch 2.6 made ``weights_only`` the default.
-TORCH = View(torch, load=functools.partial(torch.load, weights_only=False))
+#: CARLA loads whole networks, which torch refuses since 2.6.
+TORCH = View(torch, load=load)
 
 
 @functools.cache

@@ -105,6 +105,14 @@ class Recourse:
         options = "".join(f" {name}={value}" for name, value in self.options)
         return f"{self.setting.dataset} {self.setting.classifier} {self.method}{options} seed {self.setting.seed}"
 
+    def fits(self, result: Result) -> bool:
+        """Whether a result can be of such a cell."""
+        ends, people = result.arrays.get("counterfactuals"), result.arrays.get("people")
+        numbers = [result.about.get(name) for name in ("seconds", "training_seconds", "people", "found")]
+        if ends is None or people is None or not all(isinstance(number, (int, float)) for number in numbers):
+            return False
+        return ends.ndim == 2 and ends.dtype.kind == "f" and people.shape == (len(ends),) == (result.about["people"],)
+
     def run(self) -> Result:
         """Train, then generate; the time of each is taken apart, and neither includes the classifier's.
 
@@ -183,6 +191,13 @@ class Judgement:
     def words(self) -> str:
         """For people, and for the names of files."""
         return f"{self.recourse.words} {' '.join(self.metrics)}"
+
+    def fits(self, result: Result) -> bool:
+        """Whether a result can be of such a cell."""
+        arrays = [*result.arrays.values()]
+        return set(self.metrics) <= set(result.arrays) and all(
+            array.ndim == 1 and array.dtype.kind == "f" and len(array) == len(arrays[0]) for array in arrays
+        )
 
     def run(self, recourse: Result) -> Result:
         """One row for each person and a column for each metric, with the bounds of its interval where it has one."""

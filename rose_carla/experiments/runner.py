@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rose_carla.experiments.backends import Backend, Job
 from rose_carla.experiments.cells import Cell, Judgement, Recourse, Result
-from rose_carla.experiments.store import Store, file_name, write_whole
+from rose_carla.experiments.store import Store, check_folder, file_name, write_whole
 from rose_carla.experiments.work import Outcome
 from tqdm import tqdm
 
@@ -56,6 +56,11 @@ def run(
         Folder for a log file of each cell that is run.
     progress
         Show a bar with the time left.
+
+    Raises
+    ------
+    ExperimentError
+        If finished cells cannot be kept. Those that were kept stay, and the same call goes on from there.
     """
     wanted = list(dict.fromkeys(judgements))
     sources = list(dict.fromkeys(cell.recourse for cell in wanted))
@@ -67,6 +72,8 @@ def run(
         if not (backend.alone and isinstance(cell, Recourse) and not result.about["alone"])
     }
     missing = [cell for cell in everything if cell not in results]
+    if missing:
+        check_folder(store.folder)
     errors: dict[Cell, str] = {}
     with _Bar(missing, progress) as bar:
         first: list[Job] = [(cell, ()) for cell in missing if isinstance(cell, Recourse)]
@@ -99,13 +106,13 @@ def _each(jobs: list[Job], backend: Backend, store: Store, logs: Path | None, ba
         jobs = sorted(jobs, key=lambda job: -_expected(job[0]))  # or the longest is left over at the end
     bar.now(jobs)
     for outcome in backend.outcomes(jobs) if jobs else ():
-        if logs is not None:
-            write_whole(logs / f"{file_name(outcome.cell)}.log", outcome.log)
         if outcome.result is not None:
             how = {"alone": backend.alone, "threads": backend.n_threads, "cell_seconds": outcome.seconds}
             result = replace(outcome.result, about={**outcome.result.about, **how})
-            store.keep(outcome.cell, result)
+            store.keep(outcome.cell, result)  # before the log, which may be on a disk that is full
             outcome = replace(outcome, result=result)
+        if logs is not None:
+            write_whole(logs / f"{file_name(outcome.cell)}.log", outcome.log)
         bar.over(outcome.cell, outcome.error)
         yield outcome
 

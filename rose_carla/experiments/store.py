@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import warnings
 from pathlib import Path
 
 import numpy as np
+from rose_carla import files
 from rose_carla.errors import ExperimentError
 from rose_carla.experiments.cells import Cell, Recourse, Result
 from rose_carla.models import cache
@@ -49,11 +49,16 @@ class Store:
             return None
         try:
             arrays = cache.read(path, cell.key)
-            about = json.loads(str(arrays.pop(_ABOUT)))
-        except (cache.CacheError, KeyError, ValueError) as error:
-            warnings.warn(f"Computing {cell.words!r} again: {path.name} is not used, {error}.", stacklevel=2)
+            result = Result(arrays, dict(json.loads(str(arrays.pop(_ABOUT)))))
+            why = "" if cell.fits(result) else "it lacks what such cells have"
+        except cache.CacheError as error:
+            why = str(error)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            why = "nothing is known about it"
+        if why:
+            warnings.warn(f"Computing {cell.words!r} again: {path.name} is not used, {why}.", stacklevel=2)
             return None
-        return Result(arrays, about)
+        return result
 
     def keep(self, cell: Cell, result: Result) -> None:
         """Write a finished cell.
@@ -70,6 +75,20 @@ class Store:
             raise ExperimentError(f"The finished cell {cell.words!r} cannot be kept: {error}.") from error
 
 
+def check_folder(folder: Path) -> None:
+    """Find out before hours of work whether a folder, which need not exist yet, can be written.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be.
+    """
+    try:
+        files.check_folder(folder)
+    except OSError as error:
+        raise ExperimentError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file; readers see the old one or the whole new one, never a part.
 
@@ -78,14 +97,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
     ExperimentError
         If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with files.whole(path) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ExperimentError(f"The file {str(path)!r} cannot be written: {error}.") from error
 

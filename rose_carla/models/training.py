@@ -18,7 +18,7 @@ import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
 from rose_carla.datasets.dataset import RESERVED_NAMES
-from rose_carla.errors import ModelError, unknown_name
+from rose_carla.errors import ModelError, said, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
 from rose_carla.models.network import Network
@@ -203,8 +203,10 @@ def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Netw
     try:
         arrays = cache.read(path, key)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+        if not all(tensor.isfinite().all() for tensor in network.state_dict().values()):
+            raise cache.CacheError("its weights are no finite numbers")
     except (cache.CacheError, RuntimeError, TypeError) as error:
-        warnings.warn(f"Training anew: the cached classifier {path.name} is not used, {error}.", stacklevel=3)
+        warnings.warn(f"Training anew: the cached classifier {path.name} is not used, {said(error)}", stacklevel=3)
         return None
     return network.requires_grad_(False)
 

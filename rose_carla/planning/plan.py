@@ -123,10 +123,13 @@ class Plan:
         return float(np.abs(self.actions).sum())
 
     def __str__(self) -> str:
-        lines = [f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"]
-        for number, step in enumerate(self.steps, start=1):
-            lines.append(f"  {number}. {step}: success {step.success}")
-        return "\n".join(lines)
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The plan in words, a line for the person and one for each step."""
+        first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
+        steps = enumerate(self.steps, start=1)
+        return [first, *(f"  {number}. {step}: success {step.success}" for number, step in steps)]
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each step, in original units."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
-from rose_carla.errors import PlanError
+from rose_carla.errors import PlanError, said, shown
 from rose_carla.models import cache, probability
 from rose_carla.policy import ActorCritic, Update
 
@@ -60,16 +60,21 @@ def read(
         arrays = cache.read(Path(path), _KEY)
         about = json.loads(str(arrays.pop("about")))
         found, features, known = about["format"], about["features"], arrays.pop("fingerprint")
+        made, about["slope"], about["settings"] = about["method"], float(about["slope"]), dict(about["settings"])
         log = [_update(row) for row in arrays.pop("log")]
         weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
-    except (cache.CacheError, KeyError, TypeError, ValueError) as error:
+    except cache.CacheError as error:
         raise PlanError(f"{where!r} is no policy that can be used: {error}.") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise PlanError(f"{where!r} is no policy that can be used: it lacks what policies have.") from error
     if found != FORMAT:
-        raise PlanError(f"{where!r} has format {found}, this version reads {FORMAT}: train and save the policy anew.")
-    if about["method"] != method:
-        raise PlanError(f"{where!r} holds a policy of {about['method']}, not of {method}.")
+        raise PlanError(
+            f"{where!r} has format {shown(found)}, this version reads {FORMAT}: train and save the policy anew."
+        )
+    if made != method:
+        raise PlanError(f"{where!r} holds a policy of {shown(made)}, not of {method!r}.")
     if features != mlmodel.feature_input_order:
-        raise PlanError(f"{where!r} was trained for a model with other features: {', '.join(features[:5])}, ...")
+        raise PlanError(f"{where!r} was trained for a model with other features: {shown(features)}.")
     here = fingerprint(mlmodel)
     if known.shape != here.shape or np.abs(known - here).max() > _CLOSE:
         raise PlanError(f"{where!r} was trained for another model: this one predicts otherwise. Train a new policy.")
@@ -81,7 +86,9 @@ def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
     try:
         policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     except (RuntimeError, TypeError) as error:
-        raise PlanError(f"The weights in the file do not fit the model's features and settings: {error}") from error
+        raise PlanError(f"The weights in the file do not fit the features and settings: {said(error)}") from error
+    if not all(tensor.isfinite().all() for tensor in policy.state_dict().values()):
+        raise PlanError("The weights in the file are no finite numbers: train and save the policy anew.")
     policy.requires_grad_(False)
 
 

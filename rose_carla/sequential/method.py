@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -275,7 +276,9 @@ class Sequential(Method):
         """
         about, weights, log = files.read(path, cls.name, mlmodel)
         method = cls(mlmodel, {**about["settings"], "fit": False})
-        method.settings = replace(method.settings, fit=bool(about["settings"]["fit"]))
+        method.settings = replace(method.settings, fit=about["settings"].get("fit"))
+        if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:
+            raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
         policy = ActorCritic(method.space.width, method.space.n, method.settings.learner().hidden)
         files.fill(policy, weights)
         method.log_ = log

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from rose_carla import datasets, experiments
 from rose_carla.errors import unknown_name
 from rose_carla.experiments import Backend, Dask, Finished, Local, Store
+from rose_carla.experiments.store import check_folder
 from rose_carla.noise.threads import n_cores
 from rose_carla.tables.layouts import Scope
 from rose_carla.tables.people import Point
@@ -101,6 +102,7 @@ def scope_of(parser: Parser, chosen: argparse.Namespace, classifier: str) -> Sco
 
 def finished_cells(chosen: argparse.Namespace, points: Sequence[Point]) -> Finished:
     """All cells of some points, computed where they have not been."""
+    check_folder(chosen.out)
     store = Store(chosen.cells)
     backend: Backend = Dask(chosen.scheduler) if chosen.backend == "dask" else Local(chosen.jobs)
     try:

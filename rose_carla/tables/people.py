@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from rose_carla.experiments import Cell, Finished, Judgement
+from rose_carla.spreadsheets import harmless_frame
 
 
 @dataclass(frozen=True)
@@ -79,5 +80,5 @@ def errors(points: Iterable[Point], finished: Finished) -> dict[tuple[str, str, 
 
 
 def tidy_csv(frame: pd.DataFrame) -> str:
-    """As CSV with six digits: more than any table prints, and half the size."""
-    return str(frame.replace({np.inf: np.nan}).to_csv(index=False, float_format="%.6g"))
+    """As CSV with six digits, more than any table prints and half the size, and without formulas."""
+    return str(harmless_frame(frame).replace({np.inf: np.nan}).to_csv(index=False, float_format="%.6g"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def write(
         if table.name in held:
             text += _compared(folder, table.name, people, held[table.name], page)
         head = f"<!-- {origin} -->\n\n# {title}\n\n```\n{provenance['command']}\n```\n\n"
-        failed = "".join(f"- {words}\n" for words in errors)
+        failed = "".join(f"- {escape(words, quote=False)}\n" for words in errors)  # pages may be made of it
         write_whole(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
     page.heading("Where this comes from")
     page.code(json.dumps(provenance, indent=2, ensure_ascii=False))

@@ -18,6 +18,7 @@ import pandas as pd
 from pandas.api import types
 from rose_carla.cli.commands.train import about
 from rose_carla.cli.data import BUILT_IN, DataChoice, Loaded, add_data_options, outcome, table
+from rose_carla.cli.endings import one_line
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import categories, plain, ranges
 from rose_carla.cli.streams import aligned
@@ -87,7 +88,7 @@ def _checked(choice: DataChoice) -> int:
         lines.append([column, role, _values(frame[column], role), str(int(frame[column].isna().sum()) or "")])
     print(f"{choice.name}: {len(frame):,} people, {len(frame.columns)} columns\n{aligned(lines, left=3)}")
     for words in problems:
-        print(f"refused: {words}")
+        print(f"refused: {one_line(words)}")
     return FAILED
 
 

@@ -36,6 +36,7 @@ from rose_carla.cli.people import People, plain
 from rose_carla.cli.streams import aligned, once, readable, writable, written
 from rose_carla.cli.training import load, read
 from rose_carla.errors import DataError, RoseCarlaError
+from rose_carla.spreadsheets import harmless, harmless_frame
 from rose_carla.tables.columns import MEASURES
 from rose_carla.tables.options import DONE, FAILED
 from tqdm.auto import tqdm
@@ -94,7 +95,7 @@ def run(chosen: argparse.Namespace) -> int:
         _show(results, chosen.format)
     if chosen.per_person:
         with written(chosen.per_person) as file:
-            _people(results, labels).to_csv(file, index=False, lineterminator="\n")
+            harmless_frame(_people(results, labels)).to_csv(file, index=False, lineterminator="\n")
     for name, words in failed.items():
         print(f"failed: {name}: {one_line(words)}", file=sys.stderr)
     return FAILED if failed else DONE
@@ -174,7 +175,7 @@ def _show(results: dict[str, pd.DataFrame], form: str) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["Method", "People", *METRICS])
         for name, frame in results.items():
-            writer.writerow([name, len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
+            writer.writerow([harmless(name), len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
         return
     lines = [["", "People", *(MEASURES[metric].label for metric in METRICS)]]
     for name, frame in results.items():

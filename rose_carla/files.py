@@ -1,0 +1,69 @@
+"""Files that are there whole or not at all, whoever is killed and whatever is full meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+#: Names of files that are being written, and after how many seconds one of them is nobody's any more.
+_UNFINISHED = ".rose-carla-{}.tmp"
+_ABANDONED = 24 * 3600.0
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which is in its place at the end; until then, and after an error, the old one is.
+
+    It is written beside its place, brought to the disk and then renamed, so that a process that is killed leaves the
+    old file and an unfinished one with a name of its own. Those that are a day old are removed on the way.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path.parent)
+    unfinished = path.with_name(_UNFINISHED.format(secrets.token_hex(8)))
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Find out before hours of work whether a folder, which need not exist yet, can be written; nothing is left there.
+
+    Raises
+    ------
+    OSError
+        If it cannot be.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    finally:
+        for each in missing:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for path in folder.glob(_UNFINISHED.format("*")):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED:
+                    path.unlink()

@@ -1,0 +1,31 @@
+"""CSV files are opened in spreadsheets, which run what looks like a formula: nothing from data may look like one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+#: Where a cell begins, for a spreadsheet that separates by something else than commas too, and what makes a formula.
+_FORMULA = re.compile(r"(^|[\t\r\n;|])(?=[\s\0\"]*[=+\-@\t\r＝＋－＠])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def harmless(cell: Any) -> Any:
+    """A cell of a CSV file; a text that would be a formula is marked as text by an apostrophe, as spreadsheets do.
+
+    Examples
+    --------
+    >>> harmless("=HYPERLINK(A1)"), harmless("-1.5"), harmless("rent - own"), harmless(-2)
+    ("'=HYPERLINK(A1)", '-1.5', 'rent - own', -2)
+    """
+    if not isinstance(cell, str) or _NUMBER.fullmatch(cell):
+        return cell
+    return _FORMULA.sub(r"\1'", cell)
+
+
+def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with all of its texts and names of columns :func:`harmless`."""
+    columns = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind not in "biuf"}
+    return frame.assign(**columns).rename(columns=harmless)
