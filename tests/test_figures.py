@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path):
     assert figures(in_folder(tmp_path, "accumulation", "--formats", "svg")) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: The file ")
+    assert err.startswith("error: The folder ")
     assert err.endswith(".\n")
     assert err.count("\n") == 1
 
