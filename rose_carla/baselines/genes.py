@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from carla.models.api import MLModel
+from rose_carla.compiled import compiled
 from rose_carla.datasets import feature_groups, valid_encodings
 
 #: Values nearer to each other than that are the same.
@@ -98,7 +98,7 @@ class Genes:
         return np.where(self.categorical, np.floor(draws * self.counts).clip(max=self.counts - 1), draws)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _perturb(
     rows: np.ndarray,
     chosen: np.ndarray,

@@ -15,6 +15,7 @@ LIBRARIES = ("carla-recourse", "dice-ml", "numba", "numpy", "pandas", "scikit-le
 _SHOWN_ONLY = (
     "__main__.py",
     "cli",
+    "compiled.py",
     "figures",
     "files.py",
     "plots",

@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from rose_carla.compiled import compiled
 from rose_carla.noise.lanes import (
     LANES,
     TILE,
@@ -94,7 +95,7 @@ class Boxes(NamedTuple):
     shelf_high: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def draw_points(
     first: int,
     last: int,
@@ -126,7 +127,7 @@ def draw_points(
         _draw_from_many(first, last, states, variance, kernel_variance, boxes, seeds, out)
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _draw_from_few(
     first: int,
     last: int,
@@ -178,7 +179,7 @@ def _draw_from_few(
         i += together
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _pick_from_pile(pile: np.ndarray, n_points: int, stream: np.ndarray, out: np.ndarray) -> None:
     """Draw points by weights whose running sums, in each lane, are ``pile``."""
     end = len(pile) - BOX
@@ -227,7 +228,7 @@ class _Envelope(NamedTuple):
     box_mass: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _empty_envelope(boxes: Boxes) -> _Envelope:
     n_shelves, n_groups = len(boxes.box_low), len(boxes.shelf_low)
     shelf_times, box_times = np.zeros(n_groups * BOXES, np.float32), np.zeros(n_shelves * BOXES, np.float32)
@@ -247,7 +248,7 @@ def _empty_envelope(boxes: Boxes) -> _Envelope:
     )
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _measure(envelope: _Envelope, n_opened: int, reference: float) -> float:
     """All masses from the logs, in units of exp(reference); returns what they add up to."""
     for s in range(0, len(envelope.bounds), BOXES):
@@ -263,7 +264,7 @@ def _measure(envelope: _Envelope, n_opened: int, reference: float) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _draw_from_many(
     first: int,
     last: int,
@@ -346,7 +347,7 @@ def _draw_from_many(
             out[i, sample] = chosen
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def log_sums(first: int, last: int, states: np.ndarray, points: np.ndarray, out: np.ndarray) -> None:
     """Log of ``sum_j exp(z . y_j - |y_j|^2 / 2)`` for each state z: a running maximum, never an underflow."""
     halves = np.empty(len(points))

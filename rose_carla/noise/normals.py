@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 from numba import njit
+from rose_carla.compiled import compiled
 
 _LAYERS = 256
 #: Where the tail begins, and the area of each layer, for 256 layers.
@@ -48,7 +49,7 @@ def uniform(stream: np.ndarray) -> float:
     return float(bits(stream) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True)
+@compiled()
 def normal(stream: np.ndarray) -> float:
     """Next standard normal number (Marsaglia and Tsang's ziggurat, in Doornik's form)."""
     while True:
@@ -70,7 +71,7 @@ def normal(stream: np.ndarray) -> float:
             return x
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def to_own(first: int, last: int, states: np.ndarray, centre: np.ndarray, there: np.ndarray, out: np.ndarray) -> None:
     """The states ``first`` to ``last`` in the density's coordinates: (x - centre) times ``there`` (d, d)."""
     columns, nothing = np.empty((states.shape[1], _TOGETHER)), np.zeros(states.shape[1])
@@ -82,7 +83,7 @@ def to_own(first: int, last: int, states: np.ndarray, centre: np.ndarray, there:
         _multiply(columns, n, there, nothing, out[start : start + n])
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _multiply(columns: np.ndarray, n: int, matrix: np.ndarray, offset: np.ndarray, out: np.ndarray) -> None:
     """``out = offset + rows times matrix`` for ``n`` rows, given as columns.
 
@@ -99,7 +100,7 @@ def _multiply(columns: np.ndarray, n: int, matrix: np.ndarray, offset: np.ndarra
             out[m, j] = totals[m]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def blend(
     first: int,
     last: int,
