@@ -5,6 +5,7 @@
 #   make appendix          the tables of the paper's appendix, and robustness against cost
 #   make docs              the documentation as pages for a browser, in site/
 #   make fuzz              2,000 random inputs; SEED=... repeats a run
+#   make faults            processes killed, disks full, files damaged: a table of what comes of it
 #   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
 #   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-baselines test lint install install-test clean help
+.PHONY: table1 appendix docs bench-rose bench-baselines test fuzz faults lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -48,6 +49,9 @@ fuzz: $(VENV)/.test-ready
 	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
 	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/test_fuzz.py tests/test_fuzz_judging.py \
 	  --hypothesis-seed=$(SEED) $(ARGS)
+
+faults: $(VENV)/.test-ready
+	$(BIN)/python tests/faults.py $(ARGS)
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

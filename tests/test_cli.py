@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from rose_carla import datasets, models
 from cli_examples import ROLES, SMALL, people
-from rose_carla.cli import COMMANDS, PASSED_ON, endings
+from rose_carla.cli import COMMANDS, PASSED_ON
 from rose_carla.cli.data import meant
-from rose_carla.tables import options
 
 pytest_plugins = ("cli_examples",)  # its fixtures
 
@@ -50,10 +49,6 @@ def test_tables_and_figures_get_all_arguments(name, run):
     assert done.code == 2
     assert done.err.startswith("error: ")
     assert "--nonsense" in done.err
-
-
-def test_exit_codes_are_those_of_the_other_commands():
-    assert (endings.DONE, endings.REFUSED, endings.STOPPED) == (options.DONE, options.REFUSED, options.STOPPED)
 
 
 NO_TRAINING = ["--out", "none", *SMALL]

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from cli_examples import ROLES, SMALL, changed, people, read
 from rose_carla.cli import streams
+from rose_carla.cli.training import checksum
 
 pytest_plugins = ("cli_examples",)  # its fixtures
 
@@ -170,6 +171,9 @@ def test_a_training_is_used_with_its_own_data_and_policy_only(run, folder):
     about = json.loads((moved / "train.json").read_text())
     about["data"]["source"] = str(folder / "gone.csv")
     (moved / "train.json").write_text(json.dumps(about))
+    assert "changed or damaged after it was written" in run("recourse", "people.csv", "--policy", "moved").err
+    del about["checksum"]
+    (moved / "train.json").write_text(json.dumps({**about, "checksum": checksum(about)}))
     assert "not there any more" in run("recourse", "people.csv", "--policy", "moved").err
     there = run("recourse", "people.csv", "--policy", "moved", "--data", "loans.csv")
     assert there.code == 0
@@ -181,7 +185,7 @@ def test_a_training_is_used_with_its_own_data_and_policy_only(run, folder):
         "damaged or of another training"
         in run("recourse", "people.csv", "--policy", "moved", "--data", "loans.csv").err
     )
-    (moved / "train.json").write_text('{"format": 1}')
+    (moved / "train.json").write_text('{"format": 2}')
     assert "damaged or no training" in run("recourse", "people.csv", "--policy", "moved").err
 
 

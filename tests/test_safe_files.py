@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import RoseOne, datasets, models
-from bad_files import BOMBS, Payload, payloads, signed
+from bad_files import BOMBS, Payload, payloads
 from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
 from rose_carla.cli import streams
@@ -179,7 +179,7 @@ def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear
     known = json.loads(str(arrays["about"]))
     ODD[odd](known)
     path = tmp_path / "policy.npz"
-    path.write_bytes(signed(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))}))
+    cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
     with pytest.raises(PlanError) as refused:
         RoseOne.load(path, compas_linear)
     assert len(str(refused.value)) < 800
@@ -203,7 +203,7 @@ def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear,
     if odd == "missing":
         del arrays[name]
     path = tmp_path / "policy.npz"
-    path.write_bytes(signed(path, policies._KEY, arrays))
+    cache.write(path, policies._KEY, arrays)
     with pytest.raises(PlanError):
         RoseOne.load(path, compas_linear)
 

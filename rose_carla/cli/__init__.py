@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from rose_carla._version import __version__
-from rose_carla.cli.endings import DONE, ended
+from rose_carla.endings import DONE, ended
 from rose_carla.errors import RoseCarlaError, unknown_name
 
 __all__ = ["COMMANDS", "PASSED_ON", "main"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from rose_carla.cli.endings import visible
 from rose_carla.cli.people import plain
+from rose_carla.endings import visible
 from rose_carla.planning import Plan, Success
 from rose_carla.spreadsheets import harmless
 

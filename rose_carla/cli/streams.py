@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rose_carla import files
-from rose_carla.cli.endings import visible
 from rose_carla.cli.parser import CommandError
+from rose_carla.endings import visible
 from rose_carla.errors import DataError
 
 STANDARD = "-"

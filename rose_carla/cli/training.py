@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from rose_carla.cli.classifier import classifier
 from rose_carla.cli.data import DataChoice, Loaded
 from rose_carla.cli.method import planner_class
 from rose_carla.cli.parser import CommandError
-from rose_carla.errors import DataError
+from rose_carla.errors import DataError, shown
 from rose_carla.experiments.store import write_whole
 from rose_carla.sequential import Sequential
 
 #: Raise when the contents of a file change their meaning.
-FORMAT = 1
+FORMAT = 2
 _POLICY, _TRAINING = "policy.npz", "train.json"
+#: A policy whose training is being written: it becomes the policy once ``train.json`` speaks of it.
+_NEXT = "policy-next.npz"
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,18 @@ class Training:
             raise CommandError(f"{str(folder)!r} holds another training: name another folder, or add --force.")
 
     def write(self, folder: Path, method: Sequential, typed: Sequence[str]) -> None:
-        """Write the policy, then the file that makes it a training."""
+        """Write the policy, then the file that makes it a training; whoever is killed leaves the old one or the new."""
         folder.mkdir(parents=True, exist_ok=True)
-        method.save(folder / _POLICY)
+        method.save(folder / _NEXT)
         about = {
             "format": FORMAT,
             **self.as_dict(),
-            "policy_sha256": _digest(folder / _POLICY),
+            "policy_sha256": _digest(folder / _NEXT),
             "version": rose_carla.__version__,
             "command": shlex.join(typed),
         }
-        write_whole(folder / _TRAINING, json.dumps(about, indent=2) + "\n")
+        write_whole(folder / _TRAINING, json.dumps({**about, "checksum": checksum(about)}, indent=2) + "\n")
+        os.replace(folder / _NEXT, folder / _POLICY)
 
 
 def read(folder: Path) -> tuple[Training, str]:
@@ -109,7 +113,10 @@ def read(folder: Path) -> tuple[Training, str]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
-            raise CommandError(f"{str(path)!r} has format {about['format']}, this version reads {FORMAT}: train anew.")
+            found = shown(about["format"])
+            raise CommandError(f"{str(path)!r} has format {found}, this version reads {FORMAT}: train anew.")
+        if about.pop("checksum") != checksum(about):
+            raise CommandError(f"{str(path)!r} was changed or damaged after it was written: train anew.")
         data: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in about["data"].items()
         }
@@ -155,9 +162,11 @@ def load(folder: Path, source: str | None, model: str | None, method: str | None
     made = planner_class(training.method)
     loaded = choice.load(training.seed, training.sha256)
     fitted = classifier(training.model, loaded, training.seed)
-    if not (folder / _POLICY).is_file() or _digest(folder / _POLICY) != digest:
+    files_there = [folder / name for name in (_POLICY, _NEXT) if (folder / name).is_file()]
+    policy = next((path for path in files_there if _digest(path) == digest), None)
+    if policy is None:
         raise CommandError(f"The policy in {str(folder)!r} is missing, damaged or of another training: train anew.")
-    return Loading(training, loaded, fitted, made.load(folder / _POLICY, fitted))
+    return Loading(training, loaded, fitted, made.load(policy, fitted))
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,11 @@ class Loading:
     loaded: Loaded
     model: MLModel
     method: Sequential
+
+
+def checksum(about: Mapping[str, Any]) -> str:
+    """Of all that a training says of itself."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -7,11 +7,13 @@ import io
 import logging
 import os
 import socket
+import sys
 import time
 import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from rose_carla.experiments.cells import Cell, Result
@@ -98,6 +100,11 @@ def _told_to(log: io.StringIO) -> Iterator[None]:
             contextlib.redirect_stderr(log),
         ):
             warnings.simplefilter("default")
+            warnings.showwarning = _written_down  # whatever a command does with them
             yield
     finally:
         root.removeHandler(handler)
+
+
+def _written_down(message: Any, category: Any, filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -9,14 +10,13 @@ from collections.abc import Sequence
 
 from rose_carla import plots
 from rose_carla.compat import import_optional
+from rose_carla.endings import DONE, FAILED, ended
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments.store import write_whole
 from rose_carla.figures.recipes import RECIPES
+from rose_carla.tables.layouts import Scope
 from rose_carla.tables.options import (
-    DONE,
-    FAILED,
-    REFUSED,
-    STOPPED,
+    KEPT,
     about_cells,
     failures,
     finished_cells,
@@ -43,30 +43,28 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     parser.known("figure", chosen.names, RECIPES)
     parser.known("format", chosen.formats, plots.FORMATS)
     scope = scope_of(parser, chosen, "ann")
+    return ended(lambda: _run(chosen, scope), KEPT)
+
+
+def _run(chosen: argparse.Namespace, scope: Scope) -> int:
+    """Compute, draw, write; the exit code says whether anything failed."""
     names, started, made_by = list(dict.fromkeys(chosen.names)), time.time(), revision()
     problems: list[str] = []
     made: list[str] = []
-    try:
-        import_optional("matplotlib")
-        points = {name: RECIPES[name].points(scope) for name in names}
-        finished = finished_cells(chosen, [point for some in points.values() for point in some])
-        for name in tqdm(names, "figures", disable=None, leave=False):
-            try:
-                figure = RECIPES[name].draw(scope, people(points[name], finished))
-            except RoseCarlaError as error:
-                problems.append(f"{name}: {error}")
-                continue
-            plots.save(figure, chosen.out / name, chosen.formats)
-            made.append(name)
-        problems = failures(finished) + problems
-        about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
-        write_whole(chosen.out / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-    except RoseCarlaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED
-    except KeyboardInterrupt:
-        print("\nStopped. Finished cells are kept: the same command goes on from here.", file=sys.stderr)
-        return STOPPED
+    import_optional("matplotlib")
+    points = {name: RECIPES[name].points(scope) for name in names}
+    finished = finished_cells(chosen, [point for some in points.values() for point in some])
+    for name in tqdm(names, "figures", disable=None, leave=False):
+        try:
+            figure = RECIPES[name].draw(scope, people(points[name], finished))
+        except RoseCarlaError as error:
+            problems.append(f"{name}: {error}")
+            continue
+        plots.save(figure, chosen.out / name, chosen.formats)
+        made.append(name)
+    problems = failures(finished) + problems
+    about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
+    write_whole(chosen.out / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in made:
         print(f"{chosen.out / name}: {RECIPES[name].words}")
     for words in problems:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import experiments
+from rose_carla.endings import DONE, FAILED, ended
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments import Finished
 from rose_carla.tables import layouts, report
@@ -18,10 +19,7 @@ from rose_carla.tables.classifiers import classifiers
 from rose_carla.tables.columns import DATASETS, condition_words
 from rose_carla.tables.layouts import Plan
 from rose_carla.tables.options import (
-    DONE,
-    FAILED,
-    REFUSED,
-    STOPPED,
+    KEPT,
     about_cells,
     failures,
     finished_cells,
@@ -67,7 +65,7 @@ def table_1(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
             parser.error(str(error))
     scope = scope_of(parser, chosen, chosen.classifier)
     plan = layouts.table_1(scope, tuple(dict.fromkeys(chosen.methods)))
-    return _run(chosen, "ROSE: the paper's Table 1", [plan], ("table1",))
+    return ended(lambda: _run(chosen, "ROSE: the paper's Table 1", [plan], ("table1",)), KEPT)
 
 
 def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -82,7 +80,8 @@ def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) ->
     scope = scope_of(parser, chosen, "ann")
     plans = [_APPENDIX[part](scope) for part in dict.fromkeys(chosen.parts) if part in _APPENDIX]
     further = [lambda: classifiers(scope)] if _CLASSIFIERS in chosen.parts else []
-    return _run(chosen, "ROSE: the tables of the paper's appendix", plans, ("frontier", "linear"), further)
+    title = "ROSE: the tables of the paper's appendix"
+    return ended(lambda: _run(chosen, title, plans, ("frontier", "linear"), further), KEPT)
 
 
 def _run(
@@ -94,22 +93,15 @@ def _run(
 ) -> int:
     """Run the cells of all tables, write and show the tables; the exit code says whether any cell failed."""
     started, made_by = time.time(), revision()
-    try:
-        finished = finished_cells(chosen, [point for plan in plans for point in plan.points])
-        parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *(make() for make in further)]
-        failed = failures(finished)
-        about = provenance(started, made_by, plain(chosen)) | {
-            "cells": about_cells(finished),
-            "failed": failed,
-            "hyperparameters": _hyperparameters(finished),
-        }
-        held = report.write(chosen.out, title, parts, about, failed, compared)
-    except RoseCarlaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED
-    except KeyboardInterrupt:
-        print("\nStopped. Finished cells are kept: the same command goes on from here.", file=sys.stderr)
-        return STOPPED
+    finished = finished_cells(chosen, [point for plan in plans for point in plan.points])
+    parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *(make() for make in further)]
+    failed = failures(finished)
+    about = provenance(started, made_by, plain(chosen)) | {
+        "cells": about_cells(finished),
+        "failed": failed,
+        "hyperparameters": _hyperparameters(finished),
+    }
+    held = report.write(chosen.out, title, parts, about, failed, compared)
     for table, _ in parts:
         print(shown(table))
         if table.name in held:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rose_carla import datasets, experiments
+from rose_carla.endings import REFUSED
 from rose_carla.errors import unknown_name
 from rose_carla.experiments import Backend, Dask, Finished, Local, Store
 from rose_carla.experiments.store import check_folder
@@ -17,8 +18,8 @@ from rose_carla.noise.threads import n_cores
 from rose_carla.tables.layouts import Scope
 from rose_carla.tables.people import Point
 
-#: Exit codes: all is well, some of it failed, the command cannot be run as asked, somebody stopped it.
-DONE, FAILED, REFUSED, STOPPED = 0, 1, 2, 130
+#: For whoever stops a run.
+KEPT = "Finished cells are kept: the same command goes on from here."
 #: What ``--quick`` looks at: a look, no result.
 _QUICK_PEOPLE, _QUICK_SAMPLES = 10, 100
 

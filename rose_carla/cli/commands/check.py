@@ -23,16 +23,15 @@ import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
 from rose_carla.cli.data import DataChoice, add_data_options
-from rose_carla.cli.endings import one_line
 from rose_carla.cli.method import add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import CommandError, at_least
 from rose_carla.cli.streams import printing_aside
 from rose_carla.compat.extras import OPTIONAL_PACKAGES, install_command
 from rose_carla.datasets.raw import RAW_FILES, raw_file
+from rose_carla.endings import DONE, FAILED, one_line
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments import code
 from rose_carla.models.cache import cache_dir
-from rose_carla.tables.options import DONE, FAILED
 
 _PEOPLE = 10
 _DATA = "compas"

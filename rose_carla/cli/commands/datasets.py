@@ -18,12 +18,11 @@ import pandas as pd
 from pandas.api import types
 from rose_carla.cli.commands.train import about
 from rose_carla.cli.data import BUILT_IN, DataChoice, Loaded, add_data_options, outcome, table
-from rose_carla.cli.endings import one_line
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import categories, plain, ranges
 from rose_carla.cli.streams import aligned
+from rose_carla.endings import DONE, FAILED, one_line
 from rose_carla.errors import DataError
-from rose_carla.tables.options import DONE, FAILED
 
 #: Categories that are listed.
 _SHOWN = 8

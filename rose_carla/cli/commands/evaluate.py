@@ -28,17 +28,16 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
 from rose_carla.cli.commands.recourse import check_no_training
 from rose_carla.cli.data import DataChoice, add_data_options
-from rose_carla.cli.endings import one_line, remark
 from rose_carla.cli.judging import METRICS, Elsewhere, judged
 from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import People, plain
 from rose_carla.cli.streams import aligned, once, readable, writable, written
 from rose_carla.cli.training import load, read
+from rose_carla.endings import DONE, FAILED, one_line, remark
 from rose_carla.errors import DataError, RoseCarlaError
 from rose_carla.spreadsheets import harmless, harmless_frame
 from rose_carla.tables.columns import MEASURES
-from rose_carla.tables.options import DONE, FAILED
 from tqdm.auto import tqdm
 
 #: What makes a method, by the name of its row.

@@ -24,15 +24,14 @@ from pathlib import Path
 
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
 from rose_carla.cli.data import OF_CSV, DataChoice, add_data_options
-from rose_carla.cli.endings import remark
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import Chunk, People
 from rose_carla.cli.plans import FORMATS, REFUSED, Answer
 from rose_carla.cli.streams import STANDARD, once, readable, writable, written
 from rose_carla.cli.training import load
+from rose_carla.endings import DONE, FAILED, remark
 from rose_carla.sequential import Sequential
-from rose_carla.tables.options import DONE, FAILED
 from tqdm.auto import tqdm
 
 _TOGETHER = 2000

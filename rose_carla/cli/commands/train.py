@@ -23,14 +23,13 @@ from rose_carla import models
 from carla.models.api import MLModel
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
 from rose_carla.cli.data import DataChoice, Loaded, add_data_options
-from rose_carla.cli.endings import remark
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import STANDARD
 from rose_carla.cli.training import Training
+from rose_carla.endings import DONE, remark
 from rose_carla.errors import DataError
 from rose_carla.sequential import Sequential
-from rose_carla.tables.options import DONE
 
 #: People of the test split who are planned for in the end: a look at what the policy can do.
 _PEOPLE = 200

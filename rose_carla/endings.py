@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from rose_carla.errors import RoseCarlaError
 
-# Those of rose_carla.tables.options, whose import would double the time of --help.
-DONE, REFUSED, STOPPED = 0, 2, 130
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Exit codes: all is well, some of it failed, the command cannot be run as asked, somebody stopped it.
+DONE, FAILED, REFUSED, STOPPED = 0, 1, 2, 130
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def ended(run: Callable[[], int]) -> int:
-    """The exit code of ``run``, whatever comes of it."""
+def ended(run: Callable[[], int], stopped: str = "") -> int:
+    """The exit code of ``run``, whatever comes of it.
+
+    Parameters
+    ----------
+    stopped
+        What to tell whoever stops it, beside that it is stopped.
+    """
+    _open_streams()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -36,9 +44,31 @@ def ended(run: Callable[[], int]) -> int:
         _let_go()
         where = f" {error.filename!r}" if error.filename else ""
         return _refused(f"The file{where} cannot be read or written: {error.strerror or error}.")
+    except MemoryError:
+        return _refused("There is not enough memory: try fewer at a time, with --chunk or --jobs if there is one.")
     except KeyboardInterrupt:
-        print("\nStopped." if sys.stderr.isatty() else "Stopped.", file=sys.stderr)  # after the terminal's ^C
+        words = " ".join(filter(None, ["Stopped.", stopped]))
+        print(f"\n{words}" if sys.stderr.isatty() else words, file=sys.stderr)  # after the terminal's ^C
         return STOPPED
+    except Exception as error:
+        traceback.print_exc()
+        words = f"{type(error).__name__}: {error}"
+        print(
+            f"error: {one_line(words)}. This is no mistake of yours: please report it with what is above.",
+            file=sys.stderr,
+        )
+        return FAILED
+
+
+def _open_streams() -> None:
+    """Have stdin, stdout and stderr, even if they were closed: otherwise the next file would get the place of one."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the smallest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process lives
 
 
 def visible(text: str) -> str:
