@@ -6,6 +6,8 @@
 #   make docs              the documentation as pages for a browser, in site/
 #   make fuzz              2,000 random inputs; SEED=... repeats a run
 #   make faults            processes killed, disks full, files damaged: a table of what comes of it
+#   make load              100,000 people, 1,000,000 training rows, 24 processes: times and memory
+#   make determinism       any number of jobs and threads: which numbers differ
 #   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
 #   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
 # Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
@@ -18,7 +20,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-baselines test fuzz faults lint install install-test clean help
+.PHONY: table1 appendix docs bench-rose bench-baselines test fuzz faults load determinism lint install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -52,6 +54,12 @@ fuzz: $(VENV)/.test-ready
 
 faults: $(VENV)/.test-ready
 	$(BIN)/python tests/faults.py $(ARGS)
+
+load: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/load.py $(ARGS)
+
+determinism: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/determinism.py $(ARGS)
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

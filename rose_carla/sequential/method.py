@@ -178,9 +178,9 @@ class Sequential(Method):
 
         Success after a step is estimated with fresh noise, as much of it as in the check of a plan.
         """
-        rows = encoded_rows(self._mlmodel, factuals)
-        planned = self._planned(rows)
-        return self._told(rows, list(factuals.index), planned)
+        rows, labels = encoded_rows(self._mlmodel, factuals), list(factuals.index)
+        parts = [slice(start, start + _TOGETHER) for start in range(0, len(rows), _TOGETHER)]
+        return [plan for part in parts for plan in self._told(rows[part], labels[part], self._planned(rows[part]))]
 
     def next_action(self, state: pd.Series | pd.DataFrame) -> PlanStep | None:
         """What somebody should do next who is in ``state``, whatever the plan so far; None if accepted already.

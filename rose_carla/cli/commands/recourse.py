@@ -75,7 +75,8 @@ def run(chosen: argparse.Namespace) -> int:
             write(answers, file, not counts)
             file.flush()
             counts.update(answer.status for answer in answers)
-            names.update(chunk.labels)
+            if chosen.id:  # numbers of rows stand for one person each
+                names.update(chunk.labels)
             bar.update(len(answers))
         if not counts:  # nobody: the header alone
             write([], file, True)

@@ -1,0 +1,100 @@
+"""Same seed, same numbers: whatever the number of jobs and of threads, and again.
+
+Run as ``make determinism`` or ``python benchmarks/determinism.py [jobs] [threads] [--datasets ...]``. For each way to
+run it tells how many values are the same to the last bit, and the largest difference of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from rose_carla import Benchmark, RoseMul, RoseOne, baselines, datasets, models
+from rose_carla.method import Method
+from threadpoolctl import threadpool_limits
+
+PARTS = ("jobs", "threads")
+JOBS = (1, 2, 3, 1)
+#: Threads of our own loops, of torch, and of linear algebra.
+THREADS = ((1, 1, 1), (2, 1, 1), (3, 4, 1), (1, 1, 4), (2, 2, 2))
+METHODS: tuple[type[Method], ...] = (
+    RoseOne, RoseMul, baselines.FastAR, baselines.Probe, baselines.Croco, baselines.Cogs, baselines.Roar,
+    baselines.Arar,
+)  # fmt: skip
+TIMES = ["Recourse_Time", "Training_Time"]
+PEOPLE = 20
+
+
+def compared(ours: pd.DataFrame, expected: pd.DataFrame) -> str:
+    """How many values are the same, and how far the others are apart."""
+    assert list(ours.columns) == list(expected.columns)
+    assert ours.index.equals(expected.index)
+    numbers = ours.select_dtypes("number").columns
+    same = (ours == expected) | (ours.isna() & expected.isna())
+    apart = np.nanmax(np.abs(ours[numbers] - expected[numbers]).to_numpy(dtype=float), initial=0.0)
+    return f"{same.to_numpy().sum():,} of {same.size:,} values the same, largest difference {apart:g}"
+
+
+def by_jobs(names: list[str]) -> None:
+    """Table 1 from nothing with several numbers of jobs, and once more with the first."""
+    script = Path(__file__).with_name("run_table1.py")
+    with tempfile.TemporaryDirectory() as folder:
+        expected = None
+        for number, jobs in enumerate(JOBS):
+            where = Path(folder, str(number))
+            places = ["--out", str(where / "out"), "--cells", str(where / "cells")]
+            words = [sys.executable, str(script), "--quick", "--datasets", *names, "--jobs", str(jobs), *places]
+            subprocess.run(words, check=True, capture_output=True)
+            people = pd.read_csv(where / "out" / "table1-people.csv").drop(columns=TIMES)
+            if expected is None:
+                expected = people
+                print(f"--jobs {jobs}: {len(people):,} rows of {', '.join(names)}, nine methods", flush=True)
+            else:
+                print(f"--jobs {jobs}: {compared(people, expected)}", flush=True)
+
+
+def by_threads(names: list[str]) -> None:
+    """Training, recourse and all metrics with several numbers of threads."""
+    for name in names:
+        model = models.train(datasets.load(name, all_actionable=True), "ann")
+        people = models.negative_instances(model).head(PEOPLE)
+        for kind in METHODS:
+            results = [_judged(kind, model, people, threads) for threads in THREADS]
+            told = {compared(each, results[0]) for each in results[1:]}
+            print(f"{name:7} {kind.name:9} {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
+
+
+def _judged(
+    kind: type[Method], model: models.TorchModel, people: pd.DataFrame, threads: tuple[int, int, int]
+) -> pd.DataFrame:
+    ours, of_torch, of_algebra = threads
+    os.environ["ROSE_CARLA_THREADS"] = str(ours)
+    with threadpool_limits(of_algebra):
+        torch.set_num_threads(of_torch)
+        benchmark = Benchmark(model, kind(model, {"seed": 0}), people, {"n_samples": 200})
+        judged = benchmark.run_benchmark()
+    timed = [column for column in judged.columns if "time" in column.lower()]
+    return pd.concat([benchmark.counterfactuals, judged.drop(columns=timed)], axis=1)
+
+
+def main() -> None:
+    """Compare what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--datasets", nargs="+", default=list(datasets.NAMES), choices=list(datasets.NAMES))
+    chosen = parser.parse_args()
+    if "jobs" in chosen.parts:
+        by_jobs(chosen.datasets)
+    if "threads" in chosen.parts:
+        by_threads(chosen.datasets)
+
+
+if __name__ == "__main__":
+    main()
