@@ -49,7 +49,7 @@ test: $(VENV)/.test-ready lint
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(VENV)/.test-ready
 	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
-	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/test_fuzz.py tests/test_fuzz_judging.py \
+	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/test_fuzz.py tests/test_fuzz_judging.py tests/test_fuzz_cli.py \
 	  --hypothesis-seed=$(SEED) $(ARGS)
 
 faults: $(VENV)/.test-ready
