@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import experiments, plots
+from matplotlib import cbook
 from plot_examples import drawn_texts, log, made_up_people, plan
 from rose_carla.errors import ExperimentError, PlanError
 from rose_carla.experiments import Finished
 from rose_carla.figures.recipes import RECIPES
+from rose_carla.plots.style import literally
 from rose_carla.tables import Scope, layouts, people
 from rose_carla.tables.columns import DATASETS
 from scipy import stats
@@ -305,6 +308,16 @@ def test_a_plan_is_drawn_step_by_step_with_its_chances():
     without = plots.plan_chart(shown)
     assert not [line for line in without.get_lines() if line.get_linestyle() == "--"]
     assert "asked for" not in {text.get_text() for text in without.texts}
+
+
+@pytest.mark.parametrize("name", [r"$\frac{", "$a$ and $b$", "--><script>alert(1)</script>", "a\0b\x1b[2J", "a$"])
+def test_names_from_data_are_drawn_as_they_are(name):
+    drawn = plots.plan_chart(plan([0.25], name, (name, "x"), label=name))
+    picture = plots.image(drawn, "svg").decode()
+    root = ElementTree.fromstring(picture)  # or it is no XML
+    assert not [tag for tag in root.iter() if tag.tag.endswith("script")]
+    assert literally(name) in drawn.get_title("left")
+    assert not cbook.is_math_text(literally(name))
 
 
 def test_a_plan_without_steps_is_refused_with_its_reason():

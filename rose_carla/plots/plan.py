@@ -8,7 +8,7 @@ from typing import Any
 from rose_carla.compat import import_optional
 from rose_carla.errors import PlanError
 from rose_carla.planning import Plan
-from rose_carla.plots.style import BLUE, GREY, RED, SKY, one_axes, styled
+from rose_carla.plots.style import BLUE, GREY, RED, SKY, literally, one_axes, styled
 
 #: Characters to a line of a step.
 _LINE = 40
@@ -46,7 +46,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     """
     if not plan.steps:
         raise PlanError(f"There is nothing to draw for person {plan.label}: {plan.reason}.")
-    lines = [textwrap.fill(f"{number}. {step}", _LINE) for number, step in enumerate(plan.steps, start=1)]
+    lines = [textwrap.fill(literally(f"{number}. {step}"), _LINE) for number, step in enumerate(plan.steps, start=1)]
     longest = max(line.count("\n") + 1 for line in lines)
     height = _MARGIN + (len(lines) + 1) * (_GAP + _LINE_HEIGHT * longest)
     ax = one_axes(ax, _WIDTH, height)
@@ -82,7 +82,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     ax.set_xlim(0, 1)
     ax.xaxis.set_major_formatter(import_optional("matplotlib.ticker").PercentFormatter(1.0))
     ax.set_xlabel("chance of success after each step")
-    ax.set_title(f"Plan for person {plan.label}", loc="left", fontweight="bold")
+    ax.set_title(literally(f"Plan for person {plan.label}"), loc="left", fontweight="bold")
     ax.grid(True, axis="x", alpha=0.3, linewidth=0.5)
     ax.tick_params(axis="y", length=0, pad=7)
     ax.spines["left"].set_visible(False)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from rose_carla.compat import import_optional
+from rose_carla.endings import visible
 from rose_carla.errors import ExperimentError, unknown_name
 from rose_carla.experiments.store import write_whole
 
@@ -121,13 +122,24 @@ def legend_beside(figure: Any, axes: Sequence[Any], where: str = "outside right 
     figure.legend(handles.values(), handles.keys(), loc=where, frameon=False, fontsize=SMALL, **options)
 
 
+def literally(text: str) -> str:
+    """A text from data, drawn as it is: dollars make no equation of it, and what cannot be drawn is told.
+
+    Examples
+    --------
+    >>> print(literally("rent in $ a month, $ a year"))
+    rent in \\$ a month, \\$ a year
+    """
+    return visible(text).replace("$", r"\$")
+
+
 def image(figure: Any, kind: str) -> bytes:
     """A figure as the contents of a file: the same for the same figure, without a date.
 
     Parameters
     ----------
     figure
-        Of matplotlib.
+        Of matplotlib, or axes in one.
     kind
         One of :data:`FORMATS`.
 
@@ -140,7 +152,7 @@ def image(figure: Any, kind: str) -> bytes:
         raise ExperimentError(unknown_name("format of figures", kind, FORMATS))
     matplotlib = import_optional("matplotlib")
     metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": {}, "svg": {"Date": None}}[kind]
-    drawn = io.BytesIO()
+    figure, drawn = figure.figure, io.BytesIO()
     with matplotlib.rc_context(_SAVED), _layout_kept(figure), _fonts_not_told_about():
         figure.savefig(drawn, format=kind, dpi=_DPI, metadata=metadata)
     return drawn.getvalue()
