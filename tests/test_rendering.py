@@ -111,7 +111,9 @@ def test_html_escapes_what_it_is_given_and_fetches_nothing():
 
 def test_a_report_of_hostile_names_runs_nothing(tmp_path):
     people = made_up().replace({"GrSp": EVIL, "CROCO": f"--> {EVIL}"})
-    report.write(tmp_path, EVIL, [(small(), people.assign(Person=EVIL + people["Person"]))], PROVENANCE, [EVIL], ("small",))
+    report.write(
+        tmp_path, EVIL, [(small(), people.assign(Person=EVIL + people["Person"]))], PROVENANCE, [EVIL], ("small",)
+    )
     whole = (tmp_path / "report.html").read_text()
     assert whole.count("<svg") == 2
     assert_nothing_is_run_or_fetched(whole)
