@@ -11,7 +11,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -66,22 +69,30 @@ def by_threads(names: list[str]) -> None:
         model = models.train(datasets.load(name, all_actionable=True), "ann")
         people = models.negative_instances(model).head(PEOPLE)
         for kind in METHODS:
-            results = [_judged(kind, model, people, threads) for threads in THREADS]
+            results = [judged(kind, {}, model, people, threads) for threads in THREADS]
             told = {compared(each, results[0]) for each in results[1:]}
             print(f"{name:7} {kind.name:9} {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
 
 
-def _judged(
-    kind: type[Method], model: models.TorchModel, people: pd.DataFrame, threads: tuple[int, int, int]
+def judged(
+    kind: type[Method],
+    options: Mapping[str, Any],
+    model: models.TorchModel,
+    people: pd.DataFrame,
+    threads: tuple[int, int, int],
 ) -> pd.DataFrame:
+    """Counterfactuals and all metrics, with so many threads of our loops, of torch and of linear algebra."""
     ours, of_torch, of_algebra = threads
-    os.environ["ROSE_CARLA_THREADS"] = str(ours)
-    with threadpool_limits(of_algebra):
-        torch.set_num_threads(of_torch)
-        benchmark = Benchmark(model, kind(model, {"seed": 0}), people, {"n_samples": 200})
-        judged = benchmark.run_benchmark()
-    timed = [column for column in judged.columns if "time" in column.lower()]
-    return pd.concat([benchmark.counterfactuals, judged.drop(columns=timed)], axis=1)
+    before = torch.get_num_threads()
+    try:
+        with mock.patch.dict(os.environ, ROSE_CARLA_THREADS=str(ours)), threadpool_limits(of_algebra):
+            torch.set_num_threads(of_torch)
+            benchmark = Benchmark(model, kind(model, options), people, {"n_samples": 200})
+            metrics = benchmark.run_benchmark()
+    finally:
+        torch.set_num_threads(before)
+    timed = [column for column in metrics.columns if "time" in column.lower()]
+    return pd.concat([benchmark.counterfactuals, metrics.drop(columns=timed)], axis=1)
 
 
 def main() -> None:

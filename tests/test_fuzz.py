@@ -119,7 +119,7 @@ def test_csv_files():
 def cases(draw):
     """Data, model, method, options and people, at most one of them broken."""
     broken = draw(st.sampled_from([*[None] * 6, "table", "model", "options", "people"]))
-    table = draw(fuzz.tables(broken == "table", most=20))
+    table = draw(fuzz.tables(broken == "table"))
     kind = draw(classifiers.model_kinds(broken == "model"))
     fair = kind in classifiers.ANSWERS or kind in ("logistic", "tree")
     method = draw(st.sampled_from(fuzz.OF_PREDICTIONS if fair and broken != "options" else list(fuzz.METHODS)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import RoseMul, RoseOne, baselines
+from benchmark_scripts import script
 from rose_carla.noise import Density
 from rose_carla.planning import Planner
 from rose_carla.sequential import method as sequential
@@ -20,11 +19,7 @@ TINY = {"ppo": {"n_updates": 1, "n_environments": 8, "n_steps": 4, "hidden": 4},
 @pytest.fixture(scope="module")
 def load():
     """The benchmark as a module."""
-    path = Path(__file__).parents[1] / "benchmarks" / "load.py"
-    spec = importlib.util.spec_from_file_location("load", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("load")
 
 
 @pytest.mark.parametrize("kind", [RoseOne, RoseMul, baselines.FastAR])
