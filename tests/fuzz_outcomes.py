@@ -27,6 +27,8 @@ settings.register_profile("fuzz-many", max_examples=2000, **_COMMON)
 PROFILE = settings.get_profile(f"fuzz-{MANY}")
 #: An example takes a fraction of a second; one that takes so many hangs, however busy the machine is.
 LONGEST = 120.0
+#: Features of tables that recourse is looked for in.
+WIDEST = 60 if MANY == "many" else 12
 TOTAL: Counter[str] = Counter()
 
 

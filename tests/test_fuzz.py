@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import checks, datasets, models
-from fuzz_outcomes import Tally, examples, tell_total
+from fuzz_outcomes import WIDEST, Tally, examples, tell_total
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +119,7 @@ def test_csv_files():
 def cases(draw):
     """Data, model, method, options and people, at most one of them broken."""
     broken = draw(st.sampled_from([*[None] * 6, "table", "model", "options", "people"]))
-    table = draw(fuzz.tables(broken == "table"))
+    table = draw(fuzz.tables(broken == "table", most=WIDEST))
     kind = draw(classifiers.model_kinds(broken == "model"))
     fair = kind in classifiers.ANSWERS or kind in ("logistic", "tree")
     method = draw(st.sampled_from(fuzz.OF_PREDICTIONS if fair and broken != "options" else list(fuzz.METHODS)))
