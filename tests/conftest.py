@@ -14,6 +14,10 @@ os.environ.update(
     MPLBACKEND="agg",
     TF_CPP_MIN_LOG_LEVEL="3",
     CUDA_VISIBLE_DEVICES="-1",
+    # Test processes side by side keep all cores busy: further threads of libraries would only spin while they wait.
+    OMP_NUM_THREADS="1",
+    TF_NUM_INTRAOP_THREADS="1",
+    TF_NUM_INTEROP_THREADS="1",
 )
 
 import pytest

@@ -45,7 +45,8 @@ def assert_same_arrays(expected, finished, cell, under=None):
             np.testing.assert_array_equal(arrays[name], array, err_msg=f"{theirs.words}: {name}")
 
 
-def test_two_processes_compute_what_one_does_even_if_some_are_killed(tmp_path):
+def test_two_processes_compute_what_one_does_even_if_some_are_killed(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")  # the limits have to be ours, not those of the tests
     plain = [judged(name) for name in ("GrSp", "PROBE", "fake_methods:Liked")]
     tells, unlucky, doomed = (
         judged(f"fake_methods:{name}", folder=str(tmp_path)) for name in ("Tells", "DiesOnce", "Dies")
