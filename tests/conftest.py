@@ -23,6 +23,7 @@ os.environ.update(
 import pytest
 import torch
 from rose_carla import datasets, models
+from warm_python import WarmPython
 
 torch.set_num_threads(1)
 pytest.register_assert_rewrite("cli_examples")  # before anybody imports it
@@ -51,6 +52,12 @@ def compas_ann(compas):
 @pytest.fixture(scope="session")
 def compas_linear(compas):
     return models.train(compas, "linear")
+
+
+@pytest.fixture(scope="session")
+def warm_python():
+    with WarmPython() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -209,8 +208,8 @@ def test_a_policy_can_be_trained_on_the_way(run):
     assert trained.out == run("recourse", "people.csv", "--policy", "policy").out
 
 
-def test_it_works_in_a_pipe(folder):
-    program = f"{sys.executable} -m rose_carla recourse"
+def test_it_works_in_a_pipe(folder, warm_python):
+    program = f"{warm_python.executable} -m rose_carla recourse"
     line = (
         f"{program} people.csv --policy policy > /dev/full 2> full.txt & "
         f"set -o pipefail; cat people.csv | {program} - --policy policy --chunk 5 | head -n 3; "

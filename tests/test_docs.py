@@ -112,12 +112,6 @@ def assert_says(printed, told):
         assert here == pytest.approx(there, rel=0.2, abs=5 if percent else 0.1), (printed, told)
 
 
-@pytest.fixture(scope="module")
-def environment():
-    """The tests' own environment, with the commands of the virtual environment first."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")])
 def test_python_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -140,7 +134,10 @@ def test_first_example_is_short(page, most):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "bash")])
-def test_bash_examples_run_in_an_empty_folder(page, tmp_path, environment):
+def test_bash_examples_run_in_an_empty_folder(page, tmp_path, warm_python):
+    """The README's with the commands that are installed, all others with some that start at once."""
+    commands = Path(sys.executable).parent if page == "README.md" else warm_python.folder
+    environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
     for example in fences(page, "bash"):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", example],

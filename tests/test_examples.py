@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -41,8 +40,8 @@ def test_loan_plan_runs_without_a_screen(tmp_path):
     assert (tmp_path / "loan_plan.png").stat().st_size > 5000
 
 
-def test_carla_benchmark_prints_a_row_for_each_method(tmp_path):
-    program = [sys.executable, EXAMPLES / "carla_benchmark.py"]
+def test_carla_benchmark_prints_a_row_for_each_method(tmp_path, warm_python):
+    program = [warm_python.executable, EXAMPLES / "carla_benchmark.py"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()

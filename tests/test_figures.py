@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -305,8 +304,8 @@ def test_the_distances_of_a_run_are_beside_the_largest_of_the_whole_data_set(com
     assert asked == {"compas": pytest.approx(pdist(np.unique(rows, axis=0), "cityblock").max())}
 
 
-def test_the_script_lists_every_figure():
-    asked = [sys.executable, str(SCRIPT), "--help"]
+def test_the_script_lists_every_figure(warm_python):
+    asked = [warm_python.executable, str(SCRIPT), "--help"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
     for name, recipe in RECIPES.items():
         assert f"\n  {name:<24}{recipe.words}\n" in done.stdout

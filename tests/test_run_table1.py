@@ -25,15 +25,14 @@ TIMES = ["Recourse_Time", "Training_Time"]
 METRICS = ["Validity", "Sparsity", "Proximity", "Log_Density", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"]
 
 
-def command(out, cells, *further):
+def command(python, out, cells, *further):
     return [
-        sys.executable, str(SCRIPT), "--quick", "--datasets", "german", "--out", str(out), "--cells", str(cells),
-        *further,
+        python, str(SCRIPT), "--quick", "--datasets", "german", "--out", str(out), "--cells", str(cells), *further,
     ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+def quick(tmp_path_factory, warm_python):
     """The folder of a quick run of all methods on one data set; test processes side by side share it."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "quick"
@@ -41,22 +40,23 @@ def quick(tmp_path_factory):
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done.json").exists():
-            done = subprocess.run(
-                command(folder / "out", folder / "cells"), capture_output=True, text=True, timeout=400, check=False
-            )
+            words = command(warm_python.executable, folder / "out", folder / "cells")
+            done = subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
             told = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
             (folder / "done.json").write_text(json.dumps(told))
     return folder
 
 
-def test_unknown_names_are_refused_at_once_with_the_close_match(tmp_path):
+def test_unknown_names_are_refused_at_once_with_the_close_match(tmp_path, warm_python):
     wrong = {
         ("--methods", "GrSp", "ROSE-won"): "Unknown method 'ROSE-won': did you mean 'ROSE-one'",
         ("--datasets", "germen"): "Unknown data set 'germen': did you mean 'german'",
     }
     started = {
         words: subprocess.Popen(
-            command(tmp_path / "out", tmp_path / "cells", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command(warm_python.executable, tmp_path / "out", tmp_path / "cells", *words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for words in wrong
     }
@@ -156,7 +156,7 @@ def test_the_run_tells_where_it_comes_from(quick):
 
 def killed_in_the_middle(folder, methods):
     """Start a run and kill all of its processes when some cells are finished; True if some were not."""
-    words = command(folder / "out", folder / "cells", "--methods", *methods, "--jobs", "2")
+    words = command(sys.executable, folder / "out", folder / "cells", "--methods", *methods, "--jobs", "2")
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     end = time.monotonic() + 200
     while len([*(folder / "cells").rglob("*.npz")]) < 2 and process.poll() is None:
@@ -167,17 +167,16 @@ def killed_in_the_middle(folder, methods):
     return 0 < len([*(folder / "cells").rglob("*.npz")]) < 4 * len(methods)
 
 
-def test_a_run_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(quick, tmp_path):
+def test_a_run_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(quick, tmp_path, warm_python):
     folder = next(each for each in map(tmp_path.joinpath, "abc") if killed_in_the_middle(each, FAST))
     kept = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "cells").rglob("*.npz")}
-    runs = {
-        "killed": command(folder / "out", folder / "cells", "--methods", *FAST, "--jobs", "2"),
-        "whole": command(tmp_path / "whole", quick / "cells", "--methods", *FAST, "--jobs", "2"),
-    }
-    told = {
-        name: subprocess.run(words, capture_output=True, text=True, timeout=200, check=True).stdout
-        for name, words in runs.items()
-    }
+    told = {}
+    for name, out, cells in (
+        ("killed", folder / "out", folder / "cells"),
+        ("whole", tmp_path / "whole", quick / "cells"),
+    ):
+        words = command(warm_python.executable, out, cells, "--methods", *FAST, "--jobs", "2")
+        told[name] = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True).stdout
     assert f"of 12 cells {len(kept)} had been finished before" in told["killed"]
     assert "of 12 cells 12 had been finished before" in told["whole"]
     assert kept == {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in kept}
