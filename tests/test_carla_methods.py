@@ -13,8 +13,6 @@ from rose_carla import models
 from carla.models.catalog import MLModelCatalog
 from carla_runs import CARLA_RUNS, build, model_for, table
 
-_FEW = 4
-
 
 def _all_measures(benchmark, every_measure):
     if every_measure:
@@ -35,16 +33,16 @@ def _all_measures(benchmark, every_measure):
 def test_runs_through_carlas_benchmark(run, compas_ann):
     model = model_for(run.model, compas_ann)
     width = len(model.feature_input_order)
-    factuals = models.negative_instances(model, split="all", limit=_FEW).reset_index(drop=True)
+    factuals = models.negative_instances(model, split="all", limit=run.people).reset_index(drop=True)
     before = factuals.copy()
     benchmark = carla.Benchmark(model, build(run, model, width), factuals)
     measures = _all_measures(benchmark, run.every_measure)
 
     pd.testing.assert_frame_equal(factuals, before)
     assert set(benchmark._counterfactuals.columns) >= set(model.feature_input_order)
-    assert len(benchmark._counterfactuals) == _FEW
+    assert len(benchmark._counterfactuals) == run.people
     found = benchmark._counterfactuals[model.feature_input_order].dropna()
-    assert measures["Success_Rate"].iloc[0] == len(found) / _FEW
+    assert measures["Success_Rate"].iloc[0] == len(found) / run.people
     if run.checks_outcome:
         assert (model.predict_proba(found).argmax(axis=1) == 1).all()
     else:

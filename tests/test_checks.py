@@ -31,8 +31,6 @@ OPTIONS = {
     baselines.Probe: {"n_steps": 500},
     **{method: {"ppo": {"n_updates": 8}} for method in (baselines.FastAR, RoseOne, RoseMul)},
 }
-#: Rows of methods that take long.
-FEW = {"FOCUS": 2, "Clue": 2, "CRUD": 2, "CausalRecourse": 2}
 
 
 @pytest.mark.parametrize("kind", ["ann", "linear"])
@@ -49,7 +47,7 @@ def test_our_methods_keep_the_contract(method, kind, compas):
 def test_carlas_methods_break_what_is_documented(run, compas_ann):
     with seeded(0), contextlib.redirect_stdout(io.StringIO()):
         model = model_for(run.model, compas_ann)
-        factuals = models.negative_instances(model, split="all", limit=FEW.get(run.method, 4))
+        factuals = models.negative_instances(model, split="all", limit=run.people)
         method = build(run, model, len(model.feature_input_order))
         found = checks.contract_failures(method, factuals, model)
     assert set(found) - set(run.may_break) == set(run.breaks), found
