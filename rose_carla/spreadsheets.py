@@ -8,12 +8,14 @@ from typing import Any
 import pandas as pd
 
 #: Where a cell begins, for a spreadsheet that separates by something else than commas too, and what makes a formula.
-_FORMULA = re.compile(r"(^|[\t\r\n;|])(?=[\s\0\"]*[=+\-@\t\r＝＋－＠])")
+_FORMULA = re.compile(r"(^|[\t\r\n;|])(?=[\s\"]*[=+\-@\t\r＝＋－＠])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def harmless(cell: Any) -> Any:
     """A cell of a CSV file; a text that would be a formula is marked as text by an apostrophe, as spreadsheets do.
+
+    NUL is left out, which Python 3.10 cannot write to such a file and no spreadsheet shows.
 
     Examples
     --------
@@ -22,7 +24,7 @@ def harmless(cell: Any) -> Any:
     """
     if not isinstance(cell, str) or _NUMBER.fullmatch(cell):
         return cell
-    return _FORMULA.sub(r"\1'", cell)
+    return _FORMULA.sub(r"\1'", cell.replace("\0", ""))
 
 
 def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:

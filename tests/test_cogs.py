@@ -262,7 +262,7 @@ def test_the_search_goes_on_while_it_gets_better_and_no_longer(compas_ann, monke
     monkeypatch.setattr(cogs._Evolution, "advance", lambda self: generations.append(self.best.copy()) or advance(self))
     Cogs(compas_ann, {"patience": 5}).get_counterfactuals(models.negative_instances(compas_ann).head(1))
     best = np.concatenate(generations)
-    assert 10 < len(best) < 100
+    assert 5 < len(best) < 100
     # the last five generations, and no five before them, brought nothing
     found_last = np.flatnonzero(np.diff(best) < 0)[-1] + 1
     assert len(best) - found_last == 5

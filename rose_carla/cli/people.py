@@ -106,8 +106,8 @@ class People:
         for line, wrong in zip(lines, problems, strict=True):
             if line and len(line) != width:
                 wrong.append(f"the row has {len(line)} values and there are {width} columns: check commas and quotes")
-        text = pd.DataFrame([[*line, *[""] * width][:width] for line in lines], columns=list(header), dtype=object)
-        text = text.map(str.strip)
+        cells = [[cell.strip() for cell in [*line, *[""] * width][:width]] for line in lines]
+        text = pd.DataFrame(cells, columns=list(header), dtype=object)
         chunk = Chunk([str(number) for number in numbers], pd.DataFrame())
         if self.label is not None:
             chunk.labels = [name or f"row {number}" for name, number in zip(text[self.label], numbers, strict=True)]

@@ -202,7 +202,7 @@ def from_frame(
     table[target] = _outcome(table[target], favourable)
     originals = {}
     for feature in categorical:
-        values = {str(value): value for value in table[feature].unique()}
+        values = {str(value): value for value in _one_by_one(table[feature]).unique()}
         if len(values) < table[feature].nunique():
             raise DataError(f"Different values of {feature!r} look the same as text: make them one type.")
         if any(text is not value and text != value for text, value in values.items()):
@@ -224,8 +224,12 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
 
 def _as_text(values: pd.Series) -> pd.Series:
     """Categories as text, each for itself: of a column of days pandas writes the time only if some day has one."""
-    each = values if types.is_numeric_dtype(values) else values.astype(object)
-    return each.astype(str).astype(object)
+    return _one_by_one(values).astype(str).astype(object)
+
+
+def _one_by_one(values: pd.Series) -> pd.Series:
+    """Numbers as they are, of anything else the objects: pandas 1 takes days for numpy's, whose text is another."""
+    return values if types.is_numeric_dtype(values) else values.astype(object)
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:

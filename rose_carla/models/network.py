@@ -38,7 +38,7 @@ class Network(nn.Module):
         for wide, layer in zip(widths, self.layers, strict=False):
             for parameter in layer.parameters():
                 bound = 1 / math.sqrt(wide) if generator is not None else 0.0
-                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+                parameter.data.uniform_(-bound, bound, generator=generator)  # nn.init takes none before torch 2.3
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Values before the softmax, shape (n, 2)."""

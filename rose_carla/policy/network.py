@@ -84,7 +84,17 @@ def _layers(inputs: int, hidden: int, outputs: int, gain: float, generator: torc
         if generator is None:
             nn.init.zeros_(layer.weight)
         else:
-            nn.init.orthogonal_(layer.weight, scale, generator=generator)
+            _orthogonal(layer.weight, scale, generator)
         nn.init.zeros_(layer.bias)
         layers += [layer, nn.Tanh()]
     return nn.Sequential(*layers[:-1])
+
+
+@torch.no_grad()
+def _orthogonal(weight: torch.Tensor, gain: float, generator: torch.Generator) -> None:
+    """``nn.init.orthogonal_``, which takes no generator before torch 2.3."""
+    normal = torch.empty_like(weight).normal_(generator=generator)
+    tall = normal if len(normal) >= normal.shape[1] else normal.T
+    q, r = torch.linalg.qr(tall)
+    q = q * r.diagonal().sign()
+    weight.copy_(gain * (q if tall is normal else q.T))
