@@ -4,6 +4,8 @@
 # And further:
 #   make appendix          the tables of the paper's appendix, and robustness against cost
 #   make docs              the documentation as pages for a browser, in site/
+#   make test-lowest       the tests with the lowest versions of everything, on Python 3.10 or 3.11
+#   make audit             what is installed, its licence, who asked for it, and known vulnerabilities
 #   make fuzz              2,000 random inputs; SEED=... repeats a run
 #   make faults            processes killed, disks full, files damaged: a table of what comes of it
 #   make load              100,000 people, 1,000,000 training rows, 24 processes: times and memory
@@ -17,10 +19,15 @@ VENV   ?= .venv
 ARGS   ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
+PIP := $(BIN)/python $(INSTALL)
+# environments of their own, beside the one that everything else runs in
+LOWEST := $(VENV)-lowest
+AUDIT := $(VENV)-audit
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-baselines test fuzz faults load determinism lint install install-test clean help
+.PHONY: table1 appendix docs bench-rose bench-baselines test test-lowest lowest-python audit fuzz faults load determinism lint \
+  install install-test clean help
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -46,6 +53,15 @@ bench-baselines: $(VENV)/.run-ready
 test: $(VENV)/.test-ready lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(ARGS)
 
+test-lowest: $(LOWEST)/.ready
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -q $(ARGS)
+
+audit: $(VENV)/.run-ready $(AUDIT)/.ready
+	@rm -f $(AUDIT)/advisories.json
+	@$(AUDIT)/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')" \
+	  --skip-editable --progress-spinner off --format json --output $(AUDIT)/advisories.json 2>$(AUDIT)/log.txt || true
+	@$(BIN)/python benchmarks/installed.py --advisories $(AUDIT)/advisories.json
+
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(VENV)/.test-ready
 	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
@@ -70,16 +86,16 @@ install: $(VENV)/.run-ready
 install-test: $(VENV)/.test-ready
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(LOWEST) $(AUDIT) build *.egg-info
 
-$(VENV)/.python:
+%/.python:
 	@command -v $(PYTHON) >/dev/null 2>&1 || \
 	  { echo "Python is missing: install Python 3.10 or newer, or name one with 'make PYTHON=/path/to/python'."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "$$($(PYTHON) --version) is too old: install Python 3.10 or newer, or name one with 'make PYTHON=...'."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv module is missing: install it (on Debian and Ubuntu the package python3-venv)."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $*
 	@touch $@
 
 $(VENV)/.run-ready: $(VENV)/.python $(REQUIREMENTS)
@@ -93,4 +109,22 @@ $(VENV)/.test-ready: $(VENV)/.run-ready
 	@echo "Installing TensorFlow and the other optional packages for the tests (once, a few minutes) ..."
 	$(PIP) -r requirements/torch.txt -e ".[all,test]"
 	$(PIP) --no-deps -r requirements/no-deps-test.txt
+	@touch $@
+
+lowest-python:
+	@test -e $(LOWEST)/.python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))' || \
+	  { echo "The lowest versions exist for Python 3.10 and 3.11: name one with 'make PYTHON=... test-lowest'."; exit 1; }
+
+$(LOWEST)/.python: | lowest-python
+
+# all extras but TensorFlow, which needs a newer numpy: the tests of its pieces are skipped
+$(LOWEST)/.ready: $(LOWEST)/.python $(REQUIREMENTS)
+	@echo "Installing the lowest versions into $(LOWEST) (once, several minutes and gigabytes) ..."
+	$(LOWEST)/bin/python $(INSTALL) --constraint requirements/lowest.txt \
+	  -e ".[dice,xgboost,recourse,cplex,causal,plots,gymnasium,dask,test]"
+	$(LOWEST)/bin/python $(INSTALL) --no-deps -r requirements/no-deps.txt -r requirements/no-deps-test.txt
+	@touch $@
+
+$(AUDIT)/.ready: $(AUDIT)/.python
+	$(AUDIT)/bin/python $(INSTALL) pip-audit
 	@touch $@

@@ -5,9 +5,12 @@ The table in ``docs/carla.md`` is generated from this list (``python tests/carla
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 #: Sizes of the autoencoders on COMPAS: small, they only have to run.
 _VAE = {"train": True, "epochs": 1, "lr": 1e-3, "batch_size": 64}
@@ -204,6 +207,13 @@ CARLA_RUNS = (
         people=2,
     ),
 )
+
+
+def skip_unless_installed(run: CarlaRun) -> None:
+    """Skip the test if a package that the run needs is missing: TensorFlow does not go with every numpy."""
+    for package in run.needs:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
 
 def model_for(kind: str, network: Any) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rose_carla import models
 from carla.models.catalog import MLModelCatalog
-from carla_runs import CARLA_RUNS, build, model_for, table
+from carla_runs import CARLA_RUNS, build, model_for, skip_unless_installed, table
 
 
 def _all_measures(benchmark, every_measure):
@@ -31,6 +31,7 @@ def _all_measures(benchmark, every_measure):
 
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
 def test_runs_through_carlas_benchmark(run, compas_ann):
+    skip_unless_installed(run)
     model = model_for(run.model, compas_ann)
     width = len(model.feature_input_order)
     factuals = models.negative_instances(model, split="all", limit=run.people).reset_index(drop=True)
@@ -67,6 +68,8 @@ def test_documented_table_is_the_one_tested():
 
 @pytest.mark.parametrize(("kind", "backend"), [("ann", "pytorch"), ("linear", "pytorch"), ("ann", "tensorflow")])
 def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys, tmp_path, monkeypatch):
+    if backend == "tensorflow":
+        pytest.importorskip("tf_keras")
     monkeypatch.chdir(tmp_path)  # CARLA's TensorFlow networks leave a folder 'saved_models' wherever they are trained
     settings = {"learning_rate": 0.002, "epochs": 3, "batch_size": 256, "hidden_size": [8]}
     rows = compas.df_test.head(20)

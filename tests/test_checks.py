@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rose_carla import RoseMul, RoseOne, baselines, checks, models
 from carla.recourse_methods.api import RecourseMethod
-from carla_runs import CARLA_RUNS, build, model_for
+from carla_runs import CARLA_RUNS, build, model_for, skip_unless_installed
 from rose_carla.errors import ContractError, RoseCarlaError
 from rose_carla.noise import Claim
 from rose_carla.seeds import global_state, seeded
@@ -45,6 +45,7 @@ def test_our_methods_keep_the_contract(method, kind, compas):
 
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
 def test_carlas_methods_break_what_is_documented(run, compas_ann):
+    skip_unless_installed(run)
     with seeded(0), contextlib.redirect_stdout(io.StringIO()):
         model = model_for(run.model, compas_ann)
         factuals = models.negative_instances(model, split="all", limit=run.people)

@@ -103,6 +103,7 @@ def test_wrapped_torch_module_takes_another_order(compas, compas_ann):
 
 
 def test_the_same_network_in_tensorflow(compas, compas_ann):
+    pytest.importorskip("tf_keras")
     rows = compas.df_test.head(50)
     keras = models.to_tensorflow(compas_ann)
     np.testing.assert_allclose(keras.predict_proba(rows), compas_ann.predict_proba(rows), atol=1e-6)
