@@ -73,7 +73,7 @@ def the_command(trial: Trial) -> str:
     """kill -9 of 'rose-carla recourse' at a random moment, while it writes over an older file"""
     small = trial.small()
     frame = pd.read_csv(small.folder / "people.csv")
-    pd.concat([frame] * (2 if trial.quick else 10)).to_csv(small.folder / "people.csv", index=False)
+    pd.concat([frame] * (2 if trial.quick else 4)).to_csv(small.folder / "people.csv", index=False)
     plans = trial.folder / "plans.csv"
     words = small.recourse("--chunk", "20", "--out", plans)
     start, killed = time.monotonic(), 0

@@ -69,7 +69,7 @@ class Local:
                 yield Outcome(job[0], None, message, f"{message}\n{error}\n", 0.0)
 
     def _side_by_side(self, jobs: Sequence[Job], n: int) -> Iterator[Outcome]:
-        with joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=self.n_threads):
+        with joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=1):
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
             yield from parallel(joblib.delayed(work)(cell, needed, self.n_threads) for cell, needed in jobs)
 

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
-    """Run a cell on ``n_threads`` threads of everything that has threads."""
+    """Run a cell on ``n_threads`` threads of our own loops."""
     log = io.StringIO()
     start = time.perf_counter()
     print(
@@ -67,16 +67,17 @@ def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
 
 @contextlib.contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Let our own loops and the linear algebra libraries use ``n`` threads each, and torch one, for a while.
+    """Let our own loops use ``n`` threads, and torch and all libraries with pools of their own one, for a while.
 
-    Networks as small as these run fastest on one of torch's threads, which spin while they wait: beside another busy
-    process several of them took ten times as long.
+    Ours compute the same bits on any number; a library may add in another order on another number, and so might tables
+    differ between numbers of jobs. Networks as small as these also run fastest on one of torch's threads, which spin while
+    they wait: beside another busy process several of them took ten times as long.
     """
     before, ours = torch.get_num_threads(), os.environ.get("ROSE_CARLA_THREADS")
     os.environ["ROSE_CARLA_THREADS"] = str(n)
     try:
-        with threadpool_limits(n):
-            torch.set_num_threads(1)  # the limits set it too
+        with threadpool_limits(1):
+            torch.set_num_threads(1)  # whether or not the limits find it
             yield
     finally:
         torch.set_num_threads(before)
