@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -128,7 +129,11 @@ def test_what_cannot_be_done_is_told_in_one_line(words, told, run, folder):
 
 
 def test_ctrl_c_ends_in_one_line(run, folder):
-    done = run("train", "loans.csv", *ROLES, "--model", "cli_models:stopped", "--out", "stopped")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have it ignored in the background
+    try:
+        done = run("train", "loans.csv", *ROLES, "--model", "cli_models:stopped", "--out", "stopped")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (done.code, done.out, done.err) == (130, "", "Stopped.\n")
     assert not (folder / "stopped").exists()
 
