@@ -247,18 +247,23 @@ def crash_points(write: Callable[[], object]) -> Iterator[int]:
     be brought to the disk, is about to be renamed, has been renamed. The last trial gets through.
     """
     for last in range(1, 1000):
-        child = os.fork()
-        if child == 0:
-            _die_at_step(last)
-            try:
-                write()
-            finally:
-                os._exit(0)
-        _, status = os.waitpid(child, 0)
+        through = gets_through(write, last)
         yield last
-        if os.WIFEXITED(status):
+        if through:
             return
     raise AssertionError("it never gets through")
+
+
+def gets_through(write: Callable[[], object], last: int) -> bool:
+    """Whether ``write`` ends before its step ``last``, at which it is killed."""
+    child = os.fork()
+    if child == 0:
+        _die_at_step(last)
+        try:
+            write()
+        finally:
+            os._exit(0)
+    return os.WIFEXITED(os.waitpid(child, 0)[1])
 
 
 def _die_at_step(last: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 from rose_carla import RoseOne
-from fault_trials import Trial, check_cells, crash_points, finished, table, workers_of
+from fault_trials import Trial, check_cells, crash_points, finished, gets_through, table, workers_of
 from rose_carla.cli.training import load
 from rose_carla.experiments import Judgement, Recourse, Result, Setting, Store
 from rose_carla.experiments.store import write_whole
@@ -94,7 +95,7 @@ def the_command(trial: Trial) -> str:
 
 
 def while_writing(trial: Trial) -> str:
-    """kill -9 at every step of writing a training, a policy, a cell and a table over older ones"""
+    """kill -9 at every step of writing a training, a policy, a cell and a table over older ones, once and twice"""
     n = 0
     for old, new, read in _writers(trial):
         new()
@@ -102,11 +103,20 @@ def while_writing(trial: Trial) -> str:
         old()
         before = read()
         assert before != after
+        steps = 0
         for _ in crash_points(new):
-            n += 1
+            steps += 1
             seen = read()
             assert seen in (before, after), seen
         assert seen == after
+        n += steps
+        late, early = (range(max(1, steps - 3), steps), (3,)) if trial.quick else [range(1, steps)] * 2
+        for first, second in itertools.product(late, early):
+            old()
+            gets_through(new, first)
+            gets_through(old, second)
+            n += 1
+            assert read() in (before, after)
     trial.times = n
     return "after each the old one or the new one was there, and whole"
 

@@ -319,6 +319,24 @@ def test_names_from_data_are_drawn_as_they_are(name):
     assert literally(name) in drawn.get_title("left")
     assert not cbook.is_math_text(literally(name))
 
+    for figure in _figures_of(name):
+        assert any(literally(name) in text.get_text() for text, _ in drawn_texts(getattr(figure, "figure", figure)))
+        ElementTree.fromstring(plots.image(figure, "svg").decode())
+
+
+def _figures_of(name):
+    """Figures of methods and data sets of that name."""
+    for recipe, draw in (
+        ("thresholds", plots.thresholds),
+        ("action-units", plots.action_units),
+        ("frontier-acc-air", plots.frontier),
+        ("ranks-acc-air", lambda frame: plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR")),
+        ("distances", lambda frame: plots.proximity(frame, dict.fromkeys(frame["Dataset"], 1.0))),
+    ):
+        frame = people_of(recipe)
+        renamed = {column: {frame[column].iloc[0]: name} for column in ("Dataset", "Method")}
+        yield draw(frame.replace(renamed))
+
 
 def test_a_plan_without_steps_is_refused_with_its_reason():
     with pytest.raises(PlanError, match=r"nothing to draw for person 7: every feature is immutable\."):

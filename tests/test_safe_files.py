@@ -23,6 +23,7 @@ from bad_files import BOMBS, Payload, payloads
 from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
 from rose_carla.cli import streams
+from rose_carla.cli.plans import Answer, write_csv
 from rose_carla.errors import PlanError
 from rose_carla.experiments import Judgement, Recourse, Setting, Store
 from rose_carla.models import cache
@@ -324,5 +325,12 @@ def test_what_is_shown_commands_no_terminal(run, folder):  # noqa: F811
     name = changed(folder, "terminal.csv", change)
     done = run("recourse", name, "--policy", "policy", "--id", "name", "--format", "text")
     assert "\\x1b[2J\\x9b31m\\u202e7" in done.out
-    for text in (done.out, done.err, run("datasets", name, "--target", "name").out, streams.aligned([["\x1b[2J"]])):
+    json_lines = run("recourse", name, "--policy", "policy", "--id", "name", "--format", "json").out
+    assert [json.loads(line)["person"] for line in json_lines.splitlines()][7] == "\x1b[2J\x9b31m\u202e7"
+    screen = type("Screen", (io.StringIO,), {"isatty": lambda self: True})()
+    write_csv([Answer("\x1b[2J", None, "\x9b")], screen, first=True)
+    described = run("datasets", changed(folder, "\x1b[2J.csv", change), "--target", "loan", "--favourable", "granted")
+    assert described.code == 0
+    others = (run("datasets", name, "--target", "name").out, streams.aligned([["\x1b[2J"]]))
+    for text in (done.out, done.err, json_lines, screen.getvalue(), described.out, *others):
         assert all(sign.isprintable() or sign == "\n" for sign in text)

@@ -60,7 +60,9 @@ def write_csv(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
     writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     if first:
         writer.writeheader()
-    writer.writerows({name: harmless(cell) for name, cell in row.items()} for row in _rows(answers))
+    on_screen = visible if file.isatty() else str  # a file has the names as they are
+    for row in _rows(answers):
+        writer.writerow({name: on_screen(str(harmless(cell))) for name, cell in row.items()})
 
 
 def _rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
@@ -92,7 +94,8 @@ def write_json(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
                 }
                 for step in answer.plan.steps
             ]
-        print(json.dumps(found, ensure_ascii=False), file=file)
+        text = json.dumps(found, ensure_ascii=False)
+        print("".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text), file=file)
 
 
 def write_text(answers: Iterable[Answer], file: TextIO, first: bool) -> None:

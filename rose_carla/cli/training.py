@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -85,6 +86,7 @@ class Training:
     def write(self, folder: Path, method: Sequential, typed: Sequence[str]) -> None:
         """Write the policy, then the file that makes it a training; whoever is killed leaves the old one or the new."""
         folder.mkdir(parents=True, exist_ok=True)
+        _settle(folder)
         method.save(folder / _NEXT)
         about = {
             "format": FORMAT,
@@ -177,6 +179,13 @@ class Loading:
     loaded: Loaded
     model: MLModel
     method: Sequential
+
+
+def _settle(folder: Path) -> None:
+    """Finish what a killed process began: a policy that is a training already gets the name it should have."""
+    with contextlib.suppress(CommandError, OSError):
+        if read(folder)[1] == _digest(folder / _NEXT):
+            os.replace(folder / _NEXT, folder / _POLICY)
 
 
 def checksum(about: Mapping[str, Any]) -> str:

@@ -70,8 +70,8 @@ def threads(n: int) -> Iterator[None]:
     """Let our own loops use ``n`` threads, and torch and all libraries with pools of their own one, for a while.
 
     Ours compute the same bits on any number; a library may add in another order on another number, and so might tables
-    differ between numbers of jobs. Networks as small as these also run fastest on one of torch's threads, which spin while
-    they wait: beside another busy process several of them took ten times as long.
+    differ between numbers of jobs. Networks as small as these also run fastest on one of torch's threads, which spin
+    while they wait: beside another busy process several of them took ten times as long.
     """
     before, ours = torch.get_num_threads(), os.environ.get("ROSE_CARLA_THREADS")
     os.environ["ROSE_CARLA_THREADS"] = str(n)

@@ -8,7 +8,18 @@ from typing import Any
 import pandas as pd
 from rose_carla.errors import ExperimentError
 from rose_carla.plots.columns import check_columns
-from rose_carla.plots.style import COLUMN, GREEN, GREY, RED, SMALL, method_style, new_axes, styled
+from rose_carla.plots.style import (
+    COLUMN,
+    GREEN,
+    GREY,
+    RED,
+    SMALL,
+    dataset_title,
+    literally,
+    method_style,
+    new_axes,
+    styled,
+)
 
 #: Fillings of bars, so that they differ without colours too.
 _HATCHES = {"NN": "", "LR": "////"}
@@ -46,7 +57,7 @@ def proximity(people: pd.DataFrame, largest: Mapping[str, float], titles: Mappin
     width = _BAR / len(groups)
     for number, (method, classifier) in enumerate(groups):
         kind = {"ann": "NN", "linear": "LR"}[classifier]
-        label: str | None = f"{method} ({kind})"
+        label: str | None = f"{literally(method)} ({kind})"
         for place, dataset in enumerate(datasets):
             distance = means.get((dataset, method, classifier))
             if distance is None:
@@ -74,7 +85,7 @@ def proximity(people: pd.DataFrame, largest: Mapping[str, float], titles: Mappin
                 fontsize=SMALL,
             )
     ax.axhline(1, color=RED, linestyle="dotted", linewidth=1)
-    ax.set_xticks(range(len(datasets)), [(titles or {}).get(dataset, dataset) for dataset in datasets])
+    ax.set_xticks(range(len(datasets)), [dataset_title(dataset, titles) for dataset in datasets])
     ax.tick_params(axis="x", length=0)
     ax.set_ylabel("L1 distance / largest in the data")
     ax.margins(y=0.15)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rose_carla.compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
-from rose_carla.plots.style import PAGE, legend_beside, method_style, new_axes, styled
+from rose_carla.plots.style import PAGE, dataset_title, legend_beside, literally, method_style, new_axes, styled
 
 #: Invalidation rates and their names in the paper.
 RATES = {"Plausible_AIR": "Plausible AIR", "Acc_AIR": "Acc AIR", "Gaussian_AIR": "Gaussian AIR"}
@@ -55,11 +55,11 @@ def frontier(people: pd.DataFrame, metric: str = "Acc_AIR", titles: Mapping[str,
                 markeredgewidth=0.4,
                 markersize=5 if ours else 4,
                 linewidth=1.4 if ours else 0.9,
-                label=method,
+                label=literally(str(method)),
                 zorder=3 if ours else 2,
             )
         log_scale(ax)
-        ax.set_title((titles or {}).get(dataset, dataset))
+        ax.set_title(dataset_title(dataset, titles))
         ax.set_xlabel("L1 distance")
         ax.grid(True, alpha=0.3, linewidth=0.5)
     axes[0][0].set_ylim(bottom=-0.02)  # of all panels, and only now that everything is drawn

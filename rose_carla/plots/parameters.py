@@ -10,7 +10,7 @@ import pandas as pd
 from rose_carla.compat import import_optional
 from rose_carla.errors import ExperimentError
 from rose_carla.plots.columns import check_columns
-from rose_carla.plots.style import COLUMN, PAGE, dataset_style, legend_beside, new_axes, styled
+from rose_carla.plots.style import COLUMN, PAGE, dataset_style, dataset_title, legend_beside, new_axes, styled
 
 #: Markers of growing thresholds.
 _MARKERS = "osD^vP"
@@ -48,7 +48,7 @@ def thresholds(people: pd.DataFrame, titles: Mapping[str, str] | None = None) ->
                 markersize=4,
                 label=rf"$\tau$ = {tau:g}",
             )
-        ax.set_title((titles or {}).get(dataset, dataset))
+        ax.set_title(dataset_title(dataset, titles))
         ax.set_xlabel("L1 distance")
         ax.grid(True, alpha=0.3, linewidth=0.5)
     axes[0, 0].set_ylabel("Plausible AIR")
@@ -90,7 +90,7 @@ def action_units(people: pd.DataFrame, titles: Mapping[str, str] | None = None) 
                 color=colour,
                 markersize=4,
                 elinewidth=0.8,
-                label=(titles or {}).get(dataset, dataset),
+                label=dataset_title(dataset, titles),
             )
         ax.set_xticks(range(len(units)), [f"{unit:g}" for unit in units])
         ax.set_xlabel("unit of action $u$")

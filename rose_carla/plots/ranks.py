@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from rose_carla.errors import ExperimentError
 from rose_carla.plots.columns import check_columns
-from rose_carla.plots.style import COLUMN, dataset_style, method_style, one_axes, styled
+from rose_carla.plots.style import COLUMN, dataset_style, dataset_title, literally, method_style, one_axes, styled
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 
@@ -117,10 +117,10 @@ def critical_difference_diagram(
         ax.plot(mean, row, "o", color=colour, markersize=4.5, zorder=3)
         for dataset in each.index if len(each) > 1 else ():
             shade, marker = dataset_style(str(dataset))
-            name = (titles or {}).get(str(dataset), str(dataset)) if row == 0 else None
+            name = dataset_title(str(dataset), titles) if row == 0 else None
             look = {"markerfacecolor": "none", "markeredgewidth": 0.8, "markersize": 4, "linestyle": "none"}
             ax.plot(each.loc[dataset, method], row, marker, color=shade, label=name, zorder=2, **look)
-    ax.set_yticks(range(k), [f"{method}  {mean:.2f}" for method, mean in means.items()])
+    ax.set_yticks(range(k), [f"{literally(str(method))}  {mean:.2f}" for method, mean in means.items()])
     for text, method in zip(ax.get_yticklabels(), means.index, strict=True):
         text.set_fontweight("bold" if str(method).startswith("ROSE") else "normal")
     ax.set_ylim(k - 0.4, -0.6)

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import io
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -131,6 +131,11 @@ def literally(text: str) -> str:
     rent in \\$ a month, \\$ a year
     """
     return visible(text).replace("$", r"\$")
+
+
+def dataset_title(dataset: str, titles: Mapping[str, str] | None) -> str:
+    """What a data set is called for people; its own name from data if nobody gave it another."""
+    return (titles or {}).get(dataset) or literally(dataset)
 
 
 def image(figure: Any, kind: str) -> bytes:

@@ -27,7 +27,7 @@ from rose_carla.cli.method import add_method_options, build, hyperparameters, pl
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import STANDARD
 from rose_carla.cli.training import Training
-from rose_carla.endings import DONE, remark
+from rose_carla.endings import DONE, remark, visible
 from rose_carla.errors import DataError
 from rose_carla.sequential import Sequential
 
@@ -91,7 +91,7 @@ def about(choice: DataChoice, loaded: Loaded) -> str:
     data = loaded.data
     fixed = f"{len(data.immutables)} of them immutable" if data.immutables else "none of them immutable"
     favourable = f"{data.df[data.target].mean():.0%} with the favourable outcome"
-    return f"{choice.name}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
+    return f"{visible(choice.name)}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
 
 
 def reached(method: Sequential, model: MLModel, seed: int) -> str:
