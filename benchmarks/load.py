@@ -16,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +41,14 @@ COMPAS = "compas"
 
 def measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
     """What a call in a process of its own returns, its seconds and the peak of its memory in megabytes."""
-    spawn = multiprocessing.get_context("spawn")
-    results = spawn.Queue()
-    process = spawn.Process(target=_measured, args=(results, call, arguments))
-    process.start()
-    result = results.get()
-    process.join()
-    return result
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measured, call, *arguments).result()
 
 
-def _measured(results: Any, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
     result, seconds = call(*arguments)
     unit = 1e6 if sys.platform == "darwin" else 1e3
-    results.put((result, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit))
+    return result, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def crowd(model: models.TorchModel, n: int) -> pd.DataFrame:
@@ -123,7 +119,7 @@ def share(folder: str, number: int, n_models: int, start: Any, results: Any) -> 
     settings = models.TrainingSettings((4,), 0.01, 512, 2)
     cell = Judgement(Recourse(Setting(COMPAS, "linear"), "GrSp"), ("Proximity",))
     store = Store(Path(folder, "cells"))
-    start.wait()
+    start.wait(300)  # if one of them dies before, all others give up
     seen = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # whatever is damaged is told by one

@@ -1,6 +1,6 @@
 """Whatever users feed it: a result that keeps the contract, or one of our own errors that says what is wrong.
 
-``make test`` tries 200 examples, the same every time; ``make fuzz`` tries 2,000 new ones and prints the seed. Each
+``make test`` tries 250 examples, the same every time; ``make fuzz`` tries 2,500 new ones and prints the seed. Each
 property counts how its examples end and asks for a share of results: refusing everything would be easy.
 """
 
