@@ -77,7 +77,7 @@ def _tried(trial: Trial, contents: Callable[[bytes], Iterable[bytes]]) -> str:
         for content in contents(whole):
             kind.path.write_bytes(content)
             seen = kind.see()
-            assert seen in (REJECTED, expected), (kind.path.name, seen)
+            assert seen in (REJECTED, expected), f"{kind.path.name} of {len(content)} bytes is used"
             n_rejected += seen == REJECTED
             n_same += seen != REJECTED
         kind.path.write_bytes(whole)
@@ -117,7 +117,7 @@ def _or_rejected(see: Callable[[], object]) -> object:
 
 def _contents(method: RoseOne) -> object:
     weights = {name: tensor.tolist() for name, tensor in method.policy_.state_dict().items()}
-    return method.settings, weights, method.slope_, method.log_
+    return method.settings, weights, method.slope_, repr(method.log_)  # in which NaN is NaN
 
 
 def _weights(model: models.TorchModel) -> object:
