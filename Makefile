@@ -6,7 +6,7 @@
 #   make docs              the documentation as pages for a browser, in site/
 #   make test-lowest       the tests with the lowest versions of everything, on Python 3.10 or 3.11
 #   make audit             what is installed, its licence, who asked for it, and known vulnerabilities
-#   make fuzz              2,500 random inputs; SEED=... repeats a run
+#   make fuzz              2,000 random inputs; SEED=... repeats a run
 #   make faults            processes killed, disks full, files damaged: a table of what comes of it
 #   make load              100,000 people, 1,000,000 training rows, 24 processes: times and memory
 #   make determinism       any number of jobs and threads: which numbers differ

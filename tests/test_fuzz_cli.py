@@ -86,7 +86,7 @@ def test_people(folder):  # noqa: F811
     tally = Tally("people in files")
     known = pd.read_csv(folder / "people.csv", dtype=str).drop(columns="loan")
 
-    @examples(0.15)
+    @examples(0.12)
     @given(people_files())
     def run(case):
         n, cells, odd, damage, options = case
@@ -153,7 +153,7 @@ def test_tables_of_the_command(folder):  # noqa: F811
     whole = pd.read_csv(folder / "loans.csv", dtype=str).head(30)
     columns = st.integers(0, whole.shape[1] - 1)
 
-    @examples(0.1)
+    @examples(0.08)
     @given(
         st.lists(st.tuples(st.integers(0, 29), columns, _CELLS), max_size=2),
         st.sampled_from([*["nothing"] * 6, *ODD]),

@@ -59,7 +59,7 @@ def noises(draw):
 def test_noise():
     tally = Tally("noise")
 
-    @examples(0.15)
+    @examples(0.12)
     @given(noises(), st.sampled_from(["gaussian", "plausible"]))
     def run(case, kind):
         with tally.example():
@@ -156,7 +156,7 @@ def judgements(draw):
 def test_metrics():
     tally = Tally("metrics")
 
-    @examples(0.1)
+    @examples(0.08)
     @given(judgements())
     def run(case):
         with tally.example():
