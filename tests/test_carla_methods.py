@@ -82,11 +82,17 @@ def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys,
 
 
 @pytest.mark.parametrize("backend", ["sklearn", "xgboost"])
-def test_carlas_own_forests_train(compas, backend, capsys):
+def test_carlas_own_forests_train_and_load_again(compas, backend, capsys):
+    if backend == "xgboost":
+        pytest.importorskip("xgboost")
     forest = MLModelCatalog(compas, "forest", backend=backend, load_online=False)
     forest.train(n_estimators=5, max_depth=4, force_train=True)
     predicted = forest.predict(compas.df_test)
     assert (predicted == compas.df_test[compas.target]).mean() > 0.8
+    loaded = MLModelCatalog(compas, "forest", backend=backend, load_online=False)
+    loaded.train(n_estimators=5, max_depth=4)
+    assert "Loaded model from" in capsys.readouterr().out
+    np.testing.assert_array_equal(loaded.predict_proba(compas.df_test), forest.predict_proba(compas.df_test))
 
 
 def test_dice_keeps_one_row_per_factual_when_it_finds_nothing(compas):

@@ -19,11 +19,14 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import RoseOne, datasets, models
-from bad_files import BOMBS, Payload, payloads
+from bad_files import BOMBS, payloads
+from bad_networks import CARLAS, HOSTILE
 from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
+from joblib.numpy_pickle import NumpyArrayWrapper
 from rose_carla.cli import streams
 from rose_carla.cli.plans import Answer, write_csv
+from rose_carla.compat.unpickling import load_forest
 from rose_carla.errors import PlanError
 from rose_carla.experiments import Judgement, Recourse, Setting, Store
 from rose_carla.models import cache
@@ -92,18 +95,31 @@ def test_the_payloads_would_run(tmp_path):
         assert mark.exists()
 
 
-def test_networks_that_carla_saved_run_nothing_either(compas, mark, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", HOSTILE)
+def test_networks_that_carla_saved_run_nothing_either(name, compas, mark, tmp_path, monkeypatch, capsys):
+    backend, write = HOSTILE[name]
+    if backend == "tensorflow":
+        pytest.importorskip("tf_keras")
+    if backend == "xgboost":
+        pytest.importorskip("xgboost")
+    kind, settings, end = CARLAS[backend]
     monkeypatch.chdir(tmp_path)
-    settings = {"learning_rate": 0.002, "epochs": 1, "batch_size": 512, "hidden_size": [4]}
-    MLModelCatalog(compas, "ann", backend="pytorch", load_online=False).train(**settings, force_train=True)
-    saved = max(Path.home().rglob("*.pt"), key=lambda path: path.stat().st_mtime)
-    torch.save(Payload(mark), saved)
-    try:
-        with pytest.raises(pickle.UnpicklingError, match="no part of a network"):
-            MLModelCatalog(compas, "ann", backend="pytorch", load_online=False).train(**settings)
-    finally:
-        saved.unlink()
+    monkeypatch.setenv("CF_MODELS", str(tmp_path / "carla"))
+    MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings, force_train=True)
+    (saved,) = (tmp_path / "carla").rglob(f"*.{end}")
+    write(mark, saved)
     assert not mark.exists()
+    with pytest.raises(pickle.UnpicklingError):
+        MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings)
+    assert not mark.exists()
+
+
+def test_arrays_that_joblib_has_not_written_are_refused(tmp_path):
+    wrapper = NumpyArrayWrapper(np.ndarray, (1,), "C", np.dtype(float))
+    wrapper.read_array = bytearray
+    (tmp_path / "forest").write_bytes(pickle.dumps(wrapper))
+    with pytest.raises(pickle.UnpicklingError, match="joblib has not written"):
+        load_forest(tmp_path / "forest")
 
 
 def test_the_source_has_no_way_to_run_what_is_in_a_file():
@@ -127,6 +143,7 @@ def test_the_source_has_no_way_to_run_what_is_in_a_file():
     assert found <= {
         ("compat/unpickling.py", "import"),  # CARLA's own files, and nothing but networks in them
         ("compat/unpickling.py", "torch.load"),
+        ("compat/keras_files.py", "import"),  # only the name of the error
         ("compat/importer.py", "exec"),  # CARLA's own modules
         ("compat/importer.py", "compile"),
         ("tables/provenance.py", "import"),  # asks git for the revision

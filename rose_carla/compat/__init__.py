@@ -24,7 +24,7 @@ _DEFERRED = frozenset(OPTIONAL_PACKAGES) | {"keras", "sklearn", "scipy"}
 
 __all__ = ["activate", "import_optional", "install_command"]
 
-_SEEN_BY_CARLA = {view.__name__: view for view in (views.NUMPY, views.TORCH, views.LOGGING)}
+_SEEN_BY_CARLA = {view.__name__: view for view in (views.NUMPY, views.TORCH, views.JOBLIB, views.LOGGING)}
 #: Two modules that call ``pd.DataFrame`` in ways gone by; others have to find the real class for ``isinstance``.
 _PANDAS_SEEN_BY = {
     "carla.data.causal_model.synthethic_data": views.PANDAS_WITH_SETS,

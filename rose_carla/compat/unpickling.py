@@ -1,9 +1,13 @@
-"""Read the whole networks that CARLA pickles, and nothing else that a pickle can hold."""
+"""Read the whole networks and forests that CARLA pickles, and nothing else that a pickle can hold."""
 
 from __future__ import annotations
 
 import codecs
 import collections
+import importlib
+import inspect
+import io
+import os
 import pickle
 import sys
 from types import SimpleNamespace
@@ -11,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from joblib.numpy_pickle import NumpyArrayWrapper, NumpyUnpickler
+from rose_carla.errors import said
 
 #: What tensors, numbers of numpy and the state of optimisers are made of.
 _ALLOWED = (
@@ -26,6 +32,23 @@ _ALLOWED = (
     dict,
     set,
 )
+#: What forests of scikit-learn and xgboost are made of; those packages are imported when one of them is loaded.
+_OF_FORESTS = {
+    "sklearn.ensemble._forest": ("RandomForestClassifier",),
+    "sklearn.tree._classes": ("DecisionTreeClassifier",),
+    "sklearn.tree._tree": ("Tree",),
+    "xgboost.sklearn": ("XGBClassifier",),
+    "xgboost.core": ("Booster",),
+    "numpy": ("dtype", "ndarray"),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),
+    "numpy._core.multiarray": ("_reconstruct", "scalar"),
+    "collections": ("OrderedDict",),
+    "builtins": ("bytearray",),
+}
+#: What joblib tells about an array.
+_OF_ARRAYS = {"subclass", "shape", "order", "dtype", "allow_mmap", "numpy_array_alignment_bytes"}
+#: How a zip file starts.
+_ZIP = b"PK\x03\x04"
 
 
 class _Unpickler(pickle.Unpickler):
@@ -54,4 +77,65 @@ def load(file: Any, *arguments: Any, **options: Any) -> Any:
     pickle.UnpicklingError
         If there is something in the file that networks are not made of.
     """
-    return torch.load(file, *arguments, **{"pickle_module": _RESTRICTED, **options, "weights_only": False})
+    content = _content(file)
+    if not content.startswith(_ZIP):
+        raise pickle.UnpicklingError(
+            "The file is no network as torch saves it since 1.6: it is not loaded. Train the network anew."
+        )
+    # torch hands these to its own interpreter, whatever the unpickler
+    if "constants.pkl" in torch._C.PyTorchFileReader(io.BytesIO(content)).get_all_records():
+        raise pickle.UnpicklingError("The file holds TorchScript, which is a program: it is not loaded.")
+    options = {"pickle_module": _RESTRICTED, **options, "weights_only": False}
+    return torch.load(io.BytesIO(content), *arguments, **options)
+
+
+def _content(file: Any) -> bytes:
+    if hasattr(file, "read"):
+        return bytes(file.read())
+    with open(os.fspath(file), "rb") as opened:
+        return opened.read()
+
+
+class _Array(NumpyArrayWrapper):
+    """An array in a file of joblib. What it holds, if that is objects, is a pickle of its own."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not set(state) <= _OF_ARRAYS or not isinstance(state["dtype"], np.dtype):
+            raise pickle.UnpicklingError("The file holds an array that joblib has not written: it is not loaded.")
+        self.__dict__.update(state, subclass=np.ndarray)
+
+    def read(self, unpickler: Any, *options: Any) -> Any:
+        return _forest(unpickler.file_handle) if self.dtype.hasobject else super().read(unpickler, *options)
+
+
+class _ForestUnpickler(NumpyUnpickler):
+    """Finds trees, boosters, arrays and numbers."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("joblib.numpy_pickle", "NumpyArrayWrapper"):
+            return _Array
+        if name in _OF_FORESTS.get(module, ()):
+            return getattr(importlib.import_module(module), name)
+        raise pickle.UnpicklingError(f"The file holds {module}.{name}, which is no part of a forest: it is not loaded.")
+
+
+def _forest(file: Any) -> Any:
+    options = {"ensure_native_byte_order": True}  # since joblib 1.5
+    known = inspect.signature(NumpyUnpickler).parameters
+    return _ForestUnpickler("", file, **{name: value for name, value in options.items() if name in known}).load()
+
+
+def load_forest(path: str | os.PathLike[str]) -> Any:
+    """``joblib.load`` of forests, as CARLA saves them, for files from anywhere.
+
+    Raises
+    ------
+    pickle.UnpicklingError
+        If there is something in the file that forests are not made of.
+    """
+    try:
+        return _forest(io.BytesIO(_content(path)))
+    except (OSError, MemoryError, ImportError, pickle.UnpicklingError):
+        raise
+    except Exception as error:  # whoever made the file has chosen what the unpickler stumbles over
+        raise pickle.UnpicklingError(f"The file is no forest as CARLA saves it, or damaged: {said(error)}") from error

@@ -16,11 +16,13 @@ import logging.config
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import torch
 from rose_carla.compat.extras import import_optional
-from rose_carla.compat.unpickling import load
+from rose_carla.compat.keras_files import load_network
+from rose_carla.compat.unpickling import load, load_forest
 
 
 class View(ModuleType):
@@ -56,6 +58,9 @@ NUMPY = View(
 
 #: CARLA loads whole networks, which torch refuses since 2.6.
 TORCH = View(torch, load=load)
+
+#: CARLA keeps forests as pickles, from which joblib would run anything.
+JOBLIB = View(joblib, load=load_forest)
 
 
 @functools.cache
@@ -124,7 +129,8 @@ def tensorflow_1() -> ModuleType:
     keras = import_optional("tf_keras")
     real.disable_eager_execution()
     contrib = SimpleNamespace(eager=SimpleNamespace(py_func=real.py_function))
-    return View(real, keras=keras, contrib=contrib)
+    models = View(keras.models, load_model=load_network)
+    return View(real, keras=View(keras, models=models), contrib=contrib)
 
 
 @functools.cache
