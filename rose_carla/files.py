@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import tempfile
@@ -28,6 +29,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     OSError
         If it cannot be written.
     """
+    _check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
     unfinished = path.with_name(_UNFINISHED.format(secrets.token_hex(8)))
@@ -50,6 +52,7 @@ def check_folder(folder: Path) -> None:
     OSError
         If it cannot be.
     """
+    _check_name(folder)
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +62,11 @@ def check_folder(folder: Path) -> None:
         for each in missing:
             with contextlib.suppress(OSError):
                 each.rmdir()
+
+
+def _check_name(path: Path) -> None:
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "no name of a file holds NUL")
 
 
 def _remove_abandoned(folder: Path) -> None:

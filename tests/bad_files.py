@@ -142,3 +142,20 @@ BOMBS = {
     "a path": lambda: _archive({"../../evil.npy": _saved(np.ones(3))}),
     "a password": lambda: _with_flag(_archive({"header.npy": _saved(np.array("{}"))}), 1),
 }
+
+#: Arrays of a policy that are changed, from the name of a weight, the weight, and all of them; None leaves one out.
+ODD_ARRAYS = {
+    "nan": lambda name, weight, arrays: {name: np.full_like(weight, np.nan)},
+    "shape": lambda name, weight, arrays: {name: weight[..., :-1]},
+    "missing": lambda name, weight, arrays: {name: None},
+    "further": lambda name, weight, arrays: {"weights.further": weight},
+    "text": lambda name, weight, arrays: {name: weight.astype(str)},
+    "big-endian": lambda name, weight, arrays: {name: weight.astype(">f4")},
+    "whole numbers": lambda name, weight, arrays: {name: weight.astype("u2")},
+    "truth values": lambda name, weight, arrays: {name: weight.astype("?")},
+    "log": lambda name, weight, arrays: {"log": np.ones((3, 1))},
+    "infinite log": lambda name, weight, arrays: {"log": np.full_like(arrays["log"], np.inf)},
+    "fingerprint": lambda name, weight, arrays: {"fingerprint": np.array("x")},
+    "fingerprint as text": lambda name, weight, arrays: {"fingerprint": arrays["fingerprint"].astype(str)},
+    "fingerprint of NaN": lambda name, weight, arrays: {"fingerprint": np.full_like(arrays["fingerprint"], np.nan)},
+}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rose_carla import RoseMul, RoseOne, datasets, models
-from rose_carla.errors import PlanError
+from rose_carla.errors import ModelError, PlanError
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +64,11 @@ def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
     with pytest.raises(PlanError):
         RoseOne.load(path, compas_ann)
     assert not (tmp_path / "ran").exists()
+
+
+def test_paths_and_models_that_are_none_are_refused(tmp_path, rose_one):
+    with pytest.raises(PlanError, match=r"cannot be written .* no name of a file holds NUL"):
+        rose_one.save(f"{tmp_path}/a\0b.npz")
+    rose_one.save(tmp_path / "policy.npz")
+    with pytest.raises(ModelError, match="Expected a CARLA model, got str"):
+        RoseOne.load(tmp_path / "policy.npz", "x")

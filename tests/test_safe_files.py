@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import RoseOne, datasets, models
-from bad_files import BOMBS, payloads
+from bad_files import BOMBS, ODD_ARRAYS, payloads
 from bad_networks import CARLAS, HOSTILE
 from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
@@ -183,6 +183,10 @@ ODD = {
     "a huge network": lambda known: known["settings"]["ppo"].update(hidden=2**40),
     "slope is text": lambda known: known.update(slope="steep"),
     "slope is nothing": lambda known: known.update(slope=None),
+    "slope is NaN": lambda known: known.update(slope=float("nan")),
+    "slope is infinite": lambda known: known.update(slope=float("inf")),
+    "slope is negative": lambda known: known.update(slope=-5),
+    "slope is beyond floats": lambda known: known.update(slope=10**400),
     "features are a number": lambda known: known.update(features=5),
     "features are nested": lambda known: known.update(features=[["age"]]),
     "older format": lambda known: known.update(format=0),
@@ -204,25 +208,14 @@ def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear
     assert len(str(refused.value)) < 800
 
 
-@pytest.mark.parametrize("odd", ["nan", "shape", "missing", "further", "text", "log", "fingerprint"])
+@pytest.mark.parametrize("odd", ODD_ARRAYS)
 def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear, tmp_path):
     with np.load(policy) as file:
         arrays = {name: file[name] for name in file.files if name != "header"}
     name = next(name for name in arrays if name.startswith("weights."))
-    weight = arrays[name]
-    arrays |= {
-        "nan": {name: np.full_like(weight, np.nan)},
-        "shape": {name: weight[..., :-1]},
-        "missing": {},
-        "further": {"weights.further": weight},
-        "text": {name: weight.astype(str)},
-        "log": {"log": np.ones((3, 1))},
-        "fingerprint": {"fingerprint": np.array("x")},
-    }[odd]
-    if odd == "missing":
-        del arrays[name]
+    arrays |= ODD_ARRAYS[odd](name, arrays[name], arrays)
     path = tmp_path / "policy.npz"
-    cache.write(path, policies._KEY, arrays)
+    cache.write(path, policies._KEY, {name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(PlanError):
         RoseOne.load(path, compas_linear)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -54,3 +55,27 @@ class Network(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Probabilities of the two outcomes, shape (n, 2)."""
         return torch.softmax(self.logits(x), dim=-1)
+
+
+def put_weights(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Put weights from a file, whoever made it, into a module, and fix them.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit, or are no finite floating-point numbers.
+    """
+    if not all(array.dtype.kind == "f" and array.dtype.isnative for array in arrays.values()):
+        raise ValueError("the weights are no floating-point numbers of this machine")
+    try:
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    check_finite(module)
+    module.requires_grad_(False)
+
+
+def check_finite(module: nn.Module) -> None:
+    """Raise a ValueError unless all weights of a module are finite."""
+    if not all(tensor.isfinite().all() for tensor in module.state_dict().values()):
+        raise ValueError("the weights are no finite numbers")

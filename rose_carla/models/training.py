@@ -21,7 +21,7 @@ from rose_carla.datasets.dataset import RESERVED_NAMES
 from rose_carla.errors import ModelError, said, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
-from rose_carla.models.network import Network
+from rose_carla.models.network import Network, put_weights
 from rose_carla.models.outcome import probabilities
 from tqdm.auto import tqdm
 
@@ -201,14 +201,11 @@ def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Netw
         return None
     network = Network(inputs, settings.hidden)
     try:
-        arrays = cache.read(path, key)
-        network.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-        if not all(tensor.isfinite().all() for tensor in network.state_dict().values()):
-            raise cache.CacheError("its weights are no finite numbers")
-    except (cache.CacheError, RuntimeError, TypeError) as error:
+        put_weights(network, cache.read(path, key))
+    except (cache.CacheError, ValueError) as error:
         warnings.warn(f"Training anew: the cached classifier {path.name} is not used, {said(error)}", stacklevel=3)
         return None
-    return network.requires_grad_(False)
+    return network
 
 
 def _keep(path: Path, key: str, network: Network) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
-from rose_carla.errors import PlanError, said, shown
+from rose_carla.errors import ModelError, PlanError, said, shown
 from rose_carla.models import cache, probability
+from rose_carla.models.network import put_weights
 from rose_carla.policy import ActorCritic, Update
 
 #: Raise when the contents of a file change their meaning.
@@ -52,21 +53,27 @@ def read(
     ------
     PlanError
         If the file cannot be used for that method and model.
+    ModelError
+        If the model is none.
     """
     where = os.fspath(path)
+    if not isinstance(mlmodel, MLModel):
+        raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
     if not os.path.exists(where):
         raise PlanError(f"There is no file {where!r}.")
     try:
         arrays = cache.read(Path(path), _KEY)
         about = json.loads(str(arrays.pop("about")))
         found, features, known = about["format"], about["features"], arrays.pop("fingerprint")
-        made, about["slope"], about["settings"] = about["method"], float(about["slope"]), dict(about["settings"])
+        made, about["slope"], about["settings"] = about["method"], _slope(about["slope"]), dict(about["settings"])
         log = [_update(row) for row in arrays.pop("log")]
         weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
     except cache.CacheError as error:
         raise PlanError(f"{where!r} is no policy that can be used: {error}.") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise PlanError(f"{where!r} is no policy that can be used: it lacks what policies have.") from error
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
+        raise PlanError(
+            f"{where!r} is no policy that can be used: it is damaged or not one of ours, and lacks what policies have."
+        ) from error
     if found != FORMAT:
         raise PlanError(
             f"{where!r} has format {shown(found)}, this version reads {FORMAT}: train and save the policy anew."
@@ -75,8 +82,7 @@ def read(
         raise PlanError(f"{where!r} holds a policy of {shown(made)}, not of {method!r}.")
     if features != mlmodel.feature_input_order:
         raise PlanError(f"{where!r} was trained for a model with other features: {shown(features)}.")
-    here = fingerprint(mlmodel)
-    if known.shape != here.shape or np.abs(known - here).max() > _CLOSE:
+    if not _agree(known, fingerprint(mlmodel)):
         raise PlanError(f"{where!r} was trained for another model: this one predicts otherwise. Train a new policy.")
     return about, weights, log
 
@@ -84,12 +90,11 @@ def read(
 def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
     """Put weights from a file into a policy."""
     try:
-        policy.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    except (RuntimeError, TypeError) as error:
-        raise PlanError(f"The weights in the file do not fit the features and settings: {said(error)}") from error
-    if not all(tensor.isfinite().all() for tensor in policy.state_dict().values()):
-        raise PlanError("The weights in the file are no finite numbers: train and save the policy anew.")
-    policy.requires_grad_(False)
+        put_weights(policy, weights)
+    except ValueError as error:
+        raise PlanError(
+            f"The weights in the file do not fit the features and settings: {said(error)} Train and save it anew."
+        ) from error
 
 
 def fingerprint(mlmodel: MLModel) -> np.ndarray:
@@ -97,6 +102,18 @@ def fingerprint(mlmodel: MLModel) -> np.ndarray:
     order = mlmodel.feature_input_order
     states = np.random.default_rng(0).random((_PROBES, len(order)))
     return probability(mlmodel)(project_categories(mlmodel.data, order, states))
+
+
+def _agree(known: np.ndarray, here: np.ndarray) -> bool:
+    """Whether predictions from a file are those of a model; NaN agrees with nothing."""
+    return known.dtype.kind == "f" and known.shape == here.shape and bool((np.abs(known - here) <= _CLOSE).all())
+
+
+def _slope(value: Any) -> float:
+    slope = float(value)
+    if not 0 < slope < math.inf:
+        raise ValueError("a slope is above 0 and finite")
+    return slope
 
 
 def _update(row: np.ndarray) -> Update:
