@@ -13,6 +13,8 @@ from rose_carla.errors import PlanError, RoseCarlaError, shown, unknown_name
 
 Self = TypeVar("Self", bound="Hyperparameters")
 
+#: In the place of a default: the value has to be given.
+REQUIRED: Any = dataclasses.MISSING
 #: What CARLA writes for an option that may be left out.
 _OPTIONAL = "_optional_"
 #: Key under which a field keeps what its value may be.
@@ -110,6 +112,19 @@ def numbers(default: tuple[float, ...], *, least: float, words: str) -> Any:
             and all(isinstance(each, (int, float)) and least <= each < math.inf for each in value)
         ),
         words,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def wholes(default: tuple[int, ...], *, least: int = 1, most: int = 10**9) -> Any:
+    """A field for a tuple of whole numbers, which may be empty."""
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and not any(isinstance(each, bool) for each in value)
+            and all(isinstance(each, int) and least <= each <= most for each in value)
+        ),
+        f"a tuple of whole numbers from {least} to {most}",
     )
     return dataclasses.field(default=default, metadata={_RULE: rule})
 

@@ -115,9 +115,10 @@ class Sulking(torch.nn.Module):
         return self.inner(x)
 
 
-def _trained(data: datasets.Dataset, hidden: tuple[int, ...]) -> MLModel:
-    settings = models.TrainingSettings(hidden=hidden, learning_rate=0.05, batch_size=32, epochs=4)
-    return models.train(data, "ann", settings=settings, use_cache=False)
+def _trained(data: datasets.Dataset, hidden: Any, *, seed: Any = 0, **changed: Any) -> MLModel:
+    usual = {"hidden": hidden, "learning_rate": 0.05, "batch_size": 32, "epochs": 4}
+    settings = models.TrainingSettings(**{**usual, **changed})
+    return models.train(data, "ann", settings=settings, use_cache=False, seed=seed)
 
 
 def _fitted(data: datasets.Dataset, estimator: Any) -> MLModel:
@@ -138,6 +139,13 @@ MODELS = {
     "a class": lambda data: models.wrap(LogisticRegression, data),
     "not fitted": lambda data: models.wrap(LogisticRegression(), data),
     "no model": lambda data: "ann",
+    "no width": lambda data: _trained(data, 5),
+    "half a width": lambda data: _trained(data, (2.5,)),
+    "no rate": lambda data: _trained(data, (), learning_rate="x"),
+    "infinite rate": lambda data: _trained(data, (), learning_rate=np.inf),
+    "diverges": lambda data: _trained(data, (50,) * 6, learning_rate=1e6),
+    "half a row": lambda data: _trained(data, (), batch_size=2.5),
+    "long seed": lambda data: _trained(data, (), seed=2**64),
 }
 GOOD_MODELS = tuple(MODELS)[:6]
 

@@ -84,6 +84,35 @@ def test_predictions_for_frames_arrays_and_tensors_agree(compas, compas_ann):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "hidden": [5, (2.5,), (0,), (True,), "x", None, (10**9,), 50.0],
+        "learning_rate": ["x", None, 0, -1, np.nan, np.inf, 1e300, True],
+        "batch_size": [0, 2.5, "x", None, 10**40],
+        "epochs": [0, 1.5, "x", None],
+    }.items(),
+)
+def test_odd_settings_are_explained(name, values):
+    sound = {"hidden": (50,), "learning_rate": 0.002, "batch_size": 512}
+    for value in values:
+        with pytest.raises(ModelError, match=f"{name} has to be .*, got "):
+            models.TrainingSettings(**{**sound, name: value})
+
+
+def test_settings_take_lists_and_numbers_of_numpy():
+    settings = models.TrainingSettings([np.int64(50)], np.float32(0.5), np.int32(8))
+    assert settings == models.TrainingSettings((50,), 0.5, 8)
+    with pytest.raises(TypeError, match="learning_rate"):
+        models.TrainingSettings((50,), batch_size=8)
+
+
+def test_a_training_that_diverges_returns_no_classifier(compas):
+    settings = models.TrainingSettings((50,) * 6, 1e6, 512, epochs=2)
+    with pytest.raises(ModelError, match=r"The training diverged.*try a learning_rate below 1e\+06"):
+        models.train(compas, settings=settings, use_cache=False)
+
+
 def test_bad_training_input_is_explained(compas):
     with pytest.raises(ModelError, match="Unknown kind of classifier 'anm': did you mean 'ann'"):
         models.train(compas, "anm", settings=models.TrainingSettings((), 0.1, 10))
@@ -91,8 +120,10 @@ def test_bad_training_input_is_explained(compas):
         models.train(compas, seed="x")
     with pytest.raises(ModelError, match="Expected a CARLA data set"):
         models.train(compas.df)
-    with pytest.raises(ModelError, match="have to be above 0"):
-        models.TrainingSettings((50,), 0.002, batch_size=0)
+    with pytest.raises(ModelError, match="seed has to fit into 64 bits"):
+        models.train(compas, seed=2**64)
+    with pytest.raises(ModelError, match=r"settings has to be a models.TrainingSettings, got \{\}"):
+        models.train(compas, settings={})
     with pytest.raises(ModelError, match="lack the target"):
         models.accuracy(models.train(compas, "linear"), compas.df.drop(columns="score"))
 

@@ -71,11 +71,11 @@ def put_weights(module: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
         module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
     except (RuntimeError, TypeError) as error:
         raise ValueError(str(error)) from error
-    check_finite(module)
+    if not is_finite(module):
+        raise ValueError("the weights are no finite numbers")
     module.requires_grad_(False)
 
 
-def check_finite(module: nn.Module) -> None:
-    """Raise a ValueError unless all weights of a module are finite."""
-    if not all(tensor.isfinite().all() for tensor in module.state_dict().values()):
-        raise ValueError("the weights are no finite numbers")
+def is_finite(module: nn.Module) -> bool:
+    """Whether all weights of a module are finite."""
+    return all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values())

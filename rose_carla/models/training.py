@@ -18,20 +18,25 @@ import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
 from rose_carla.datasets.dataset import RESERVED_NAMES
-from rose_carla.errors import ModelError, said, unknown_name
+from rose_carla.errors import ModelError, said, shown, unknown_name
+from rose_carla.hyperparameters import REQUIRED, Hyperparameters, number, whole, wholes
 from rose_carla.models import cache
 from rose_carla.models.mlmodel import TorchModel
-from rose_carla.models.network import Network, put_weights
+from rose_carla.models.network import Network, is_finite, put_weights
 from rose_carla.models.outcome import probabilities
 from tqdm.auto import tqdm
 
 #: Steps of training on COMPAS, about, and the size of a batch of logistic regression on small tables.
 _STEPS = {"ann": 500, "linear": 5000}
 _SMALL_BATCH, _LARGE = 50, 10_000
+#: Rows that a trained classifier has to have an answer for.
+_TRIED = 1000
+#: Seeds that torch takes are below that, and negative ones above its negative.
+_SEEDS = 2**63
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
+class TrainingSettings(Hyperparameters):
     """How a classifier is trained.
 
     Parameters
@@ -46,14 +51,12 @@ class TrainingSettings:
         Passes over the training rows.
     """
 
-    hidden: tuple[int, ...]
-    learning_rate: float
-    batch_size: int
-    epochs: int = 50
+    hidden: tuple[int, ...] = wholes(REQUIRED, most=10**4)
+    learning_rate: float = number(REQUIRED, above=0, most=1e6)
+    batch_size: int = whole(REQUIRED)
+    epochs: int = whole(50)
 
-    def __post_init__(self) -> None:
-        if self.batch_size < 1 or self.epochs < 1 or not self.learning_rate > 0 or any(w < 1 for w in self.hidden):
-            raise ModelError(f"Widths, batch_size, epochs and learning_rate have to be above 0: {self}.")
+    error = ModelError
 
 
 def paper_settings(kind: str, data_name: str) -> TrainingSettings:
@@ -122,12 +125,11 @@ def train(
     """
     if not isinstance(data, Data):
         raise ModelError(f"Expected a CARLA data set, got {type(data).__name__}: make one with datasets.from_frame.")
-    try:
-        seed = operator.index(seed)
-    except TypeError:
-        raise ModelError(f"seed has to be a whole number, got {seed!r}.") from None
+    seed = _seed(seed)
     usual = default_settings(kind, data)
-    settings = settings or usual
+    settings = usual if settings is None else settings
+    if not isinstance(settings, TrainingSettings):
+        raise ModelError(f"settings has to be a models.TrainingSettings, got {shown(settings)}.")
     frame = data.df_train
     order = sorted(column for column in frame.columns if column != data.target)
     inputs, outcomes = frame[order].to_numpy(dtype=np.float32), frame[data.target].to_numpy(dtype=np.int64)
@@ -174,6 +176,16 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _seed(seed: object) -> int:
+    try:
+        whole_number = operator.index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        raise ModelError(f"seed has to be a whole number, got {shown(seed)}.") from None
+    if not -_SEEDS <= whole_number < _SEEDS:
+        raise ModelError(f"seed has to fit into 64 bits, got {shown(seed)}.")
+    return whole_number
+
+
 def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, seed: int, progress: bool) -> Network:
     generator = torch.Generator().manual_seed(seed)
     network = Network(inputs.shape[1], settings.hidden, generator)
@@ -187,7 +199,13 @@ def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, s
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
-    return network.requires_grad_(False)
+    network.requires_grad_(False)
+    if not (is_finite(network) and network.logits(x[:_TRIED]).isfinite().all()):
+        raise ModelError(
+            "The training diverged, the classifier predicts no finite numbers: try a learning_rate below "
+            f"{settings.learning_rate:g}."
+        )
+    return network
 
 
 def _fingerprint(frame: pd.DataFrame) -> str:
