@@ -29,5 +29,7 @@ def harmless(cell: Any) -> Any:
 
 def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """A table with all of its texts and names of columns :func:`harmless`."""
-    columns = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind not in "biuf"}
-    return frame.assign(**columns).rename(columns=harmless)
+    columns = [column if column.dtype.kind in "biuf" else column.map(harmless) for _, column in frame.items()]
+    if not columns:
+        return frame
+    return pd.concat(columns, axis=1).set_axis([harmless(name) for name in frame.columns], axis=1)

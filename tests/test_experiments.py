@@ -253,6 +253,20 @@ def test_recourse_that_ran_beside_others_is_generated_again_where_it_runs_alone(
         assert finished.results[judgement().recourse].about["alone"] is flag
 
 
+def test_cells_that_do_not_tell_how_they_came_about_are_computed_again(monkeypatch, tmp_path):
+    made = []
+    fake(monkeypatch, lambda: made.append(1))
+    kept = run([judgement()], tmp_path).results
+    for cell in (judgement().recourse, judgement()):
+        for lost in ("alone", "cell_seconds"):
+            about = {name: value for name, value in kept[cell].about.items() if name != lost}
+            Store(tmp_path).keep(cell, experiments.Result(kept[cell].arrays, about))
+            finished = run([judgement()], tmp_path)
+            assert (finished.n_reused, finished.n_run) == (1, 1)
+            assert lost in finished.results[cell].about
+    assert len(made) == 3
+
+
 def test_a_method_without_an_end_is_given_up(monkeypatch):
     monkeypatch.setattr(cells, "PATIENCE", 0.2)
     fake(monkeypatch, lambda: [None for _ in itertools.count()])

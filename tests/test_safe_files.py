@@ -303,6 +303,11 @@ def test_tables_hold_no_formulas():
     assert not formulas(tidy_csv(frame))
     assert harmless_frame(frame)["Mean"].tolist() == [-1.5, 2.0]
     assert list(frame) == ["=Method", "Mean", "kind"]
+    odd = pd.DataFrame([["=1", 2.5, "x", "@y"], ["z", -1.0, "=2", "w"]], columns=["a", "a", 3, "=b"], index=[7, 7])
+    assert harmless_frame(odd).values.tolist() == [["'=1", 2.5, "x", "'@y"], ["z", -1.0, "'=2", "w"]]
+    assert list(harmless_frame(odd)) == ["a", "a", 3, "'=b"]
+    assert harmless_frame(odd).index.tolist() == [7, 7]
+    assert harmless_frame(odd[[]]).shape == (2, 0)
 
 
 def test_plans_and_judgements_of_hostile_people_hold_no_formulas(run, folder):  # noqa: F811

@@ -32,6 +32,28 @@ def test_wrap_an_estimator_on_encoded_rows(compas, encoded):
     np.testing.assert_allclose(model.predict_proba(tensor).numpy(), expected)
 
 
+class Duck:
+    """Like a classifier of scikit-learn, and none of its classes."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        share = np.asarray(X, dtype=float).mean(axis=1)
+        return np.stack([1 - share, share], axis=1)
+
+
+def test_wrap_what_only_looks_like_an_estimator(compas, encoded):
+    model = models.wrap(Duck().fit(*encoded), compas, feature_order=list(encoded[0].columns))
+    rows = compas.df_test.head(7)
+    np.testing.assert_allclose(model.predict_proba(rows)[:, 1], rows[encoded[0].columns].mean(axis=1))
+    with pytest.raises(ModelError, match="Duck is not fitted: call its fit"):
+        models.wrap(Duck(), compas)
+    with pytest.raises(ModelError, match="Speechless is not a classifier"):
+        models.wrap(type("Speechless", (), {"fit": None})(), compas)
+
+
 def test_wrap_an_estimator_fitted_on_arrays(compas, encoded):
     fitted = LogisticRegression().fit(encoded[0].to_numpy(), encoded[1])
     model = models.wrap(fitted, compas)

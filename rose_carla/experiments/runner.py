@@ -66,11 +66,7 @@ def run(
     sources = list(dict.fromkeys(cell.recourse for cell in wanted))
     everything: list[Cell] = [*sources, *wanted]
     found = {cell: result for cell in everything if (result := store.find(cell)) is not None}
-    results: dict[Cell, Result] = {
-        cell: result
-        for cell, result in found.items()
-        if not (backend.alone and isinstance(cell, Recourse) and not result.about["alone"])
-    }
+    results: dict[Cell, Result] = {cell: result for cell, result in found.items() if _reusable(cell, result, backend)}
     missing = [cell for cell in everything if cell not in results]
     if missing:
         check_folder(store.folder)
@@ -91,6 +87,14 @@ def run(
         for outcome in _each(second, backend, store, logs, bar):
             _sort(outcome, results, errors)
     return Finished(results, errors, len(everything) - len(missing), len(missing))
+
+
+def _reusable(cell: Cell, result: Result, backend: Backend) -> bool:
+    """Whether a result is of a run, which tells how it came about, and was timed as the backend would time it."""
+    alone, seconds = result.about.get("alone"), result.about.get("cell_seconds")
+    if not isinstance(alone, bool) or not isinstance(seconds, (int, float)):
+        return False
+    return alone or not backend.alone or not isinstance(cell, Recourse)
 
 
 def _sort(outcome: Outcome, results: dict[Cell, Result], errors: dict[Cell, str]) -> None:

@@ -16,7 +16,7 @@ from rose_carla.errors import ModelError, said, unknown_name
 from rose_carla.models.gradient import log_odds
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.network import Network
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -211,16 +211,25 @@ def _check_classifier(model: Any) -> None:
     if not hasattr(model, "fit"):
         raise ModelError(f"{name} is neither a scikit-learn estimator, an xgboost model nor a torch module.")
     if not hasattr(model, "predict_proba"):
-        if is_classifier(model):
+        if isinstance(model, BaseEstimator) and is_classifier(model):
             raise ModelError(
                 f"{name} gives no probabilities (predict_proba): wrap it in scikit-learn's CalibratedClassifierCV and "
                 "fit that."
             )
         raise ModelError(f"{name} is not a classifier.")
+    if not _is_fitted(model):
+        raise ModelError(f"{name} is not fitted: call its fit method first.")
+
+
+def _is_fitted(model: Any) -> bool:
+    """Whether a classifier knows its classes; scikit-learn's own may know it by something else."""
+    if not isinstance(model, BaseEstimator):
+        return hasattr(model, "classes_")
     try:
         check_is_fitted(model)
-    except NotFittedError as error:
-        raise ModelError(f"{name} is not fitted: call its fit method first.") from error
+    except NotFittedError:
+        return False
+    return True
 
 
 class EstimatorProbabilities:
