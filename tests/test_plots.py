@@ -278,6 +278,8 @@ def test_other_formats_and_folders_that_cannot_be_written_are_refused(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ExperimentError, match=r"file.figure\.pdf' cannot be written"):
         plots.save(figure, tmp_path / "file" / "figure")
+    with pytest.raises(ExperimentError, match=r"cannot be written: .*no name of a file holds NUL"):
+        plots.save(figure, f"{tmp_path}/a\0b")
 
 
 def test_what_cannot_be_drawn_is_refused():

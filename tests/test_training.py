@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -152,6 +153,23 @@ def test_cache_returns_the_same_model_without_training(german, cache_folder, mon
     monkeypatch.setattr("rose_carla.models.training._fit", None)  # training again would now fail
     second = models.train(german)
     np.testing.assert_array_equal(first.predict_proba(german.df), second.predict_proba(german.df))
+
+
+def test_without_a_home_folder_nothing_is_cached(compas, monkeypatch):
+    monkeypatch.setenv("ROSE_CARLA_CACHE", "~nobody-of-that-name/cache")
+    settings = models.TrainingSettings((), 0.1, 512, 1)
+    with pytest.warns(UserWarning, match="was not cached: there is no home folder for it, set ROSE_CARLA_CACHE"):
+        trained = models.train(compas, "linear", settings=settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = models.train(compas, "linear", settings=settings, use_cache=False)
+    rows = compas.df_test.head(5)
+    np.testing.assert_array_equal(trained.predict_proba(rows), again.predict_proba(rows))
+    monkeypatch.delenv("ROSE_CARLA_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(cache.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    with pytest.raises(cache.CacheError, match="there is no home folder"):
+        cache.cache_dir()
 
 
 def test_cache_key_depends_on_data_settings_and_seed(german, compas, cache_folder):

@@ -26,10 +26,19 @@ class CacheError(Exception):
 
 
 def cache_dir() -> Path:
-    """``$ROSE_CARLA_CACHE``, or ``rose_carla`` in the user's cache folder."""
-    if chosen := os.environ.get("ROSE_CARLA_CACHE"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rose_carla"
+    """``$ROSE_CARLA_CACHE``, or ``rose_carla`` in the user's cache folder.
+
+    Raises
+    ------
+    CacheError
+        If it is in the home of a user who has none.
+    """
+    try:
+        if chosen := os.environ.get("ROSE_CARLA_CACHE"):
+            return Path(chosen).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rose_carla"
+    except RuntimeError as error:
+        raise CacheError("there is no home folder for it, set ROSE_CARLA_CACHE to a folder") from error
 
 
 def key_of(description: Mapping[str, Any]) -> str:

@@ -148,11 +148,11 @@ def train(
             "torch": torch.__version__,
         }
     )
-    path = cache.cache_dir() / "models" / f"{kind}-{key[:32]}.npz"
-    network = _load(path, key, len(order), settings) if use_cache else None
+    path = _place(f"{kind}-{key[:32]}.npz") if use_cache else None
+    network = _load(path, key, len(order), settings) if path else None
     if network is None:
         network = _fit(inputs, outcomes, settings, seed, progress)
-        if use_cache:
+        if path:
             _keep(path, key, network)
     return TorchModel(data, network, order)
 
@@ -212,6 +212,14 @@ def _fingerprint(frame: pd.DataFrame) -> str:
     digest = hashlib.sha256("\0".join(frame.columns).encode())
     digest.update(np.ascontiguousarray(frame.to_numpy(dtype=np.float64)).tobytes())
     return digest.hexdigest()
+
+
+def _place(name: str) -> Path | None:
+    try:
+        return cache.cache_dir() / "models" / name
+    except cache.CacheError as error:
+        warnings.warn(f"The trained classifier was not cached: {error}.", stacklevel=3)
+        return None
 
 
 def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Network | None:
