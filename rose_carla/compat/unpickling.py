@@ -42,6 +42,7 @@ _OF_FORESTS = {
     "numpy": ("dtype", "ndarray"),
     "numpy.core.multiarray": ("_reconstruct", "scalar"),
     "numpy._core.multiarray": ("_reconstruct", "scalar"),
+    "_codecs": ("encode",),  # bytes in arrays of objects, as older joblib writes them
     "collections": ("OrderedDict",),
     "builtins": ("bytearray",),
 }
@@ -120,7 +121,7 @@ class _ForestUnpickler(NumpyUnpickler):
 
 
 def _forest(file: Any) -> Any:
-    options = {"ensure_native_byte_order": True}  # since joblib 1.5
+    options = {"ensure_native_byte_order": True}  # older joblib does not ask
     known = inspect.signature(NumpyUnpickler).parameters
     return _ForestUnpickler("", file, **{name: value for name, value in options.items() if name in known}).load()
 
