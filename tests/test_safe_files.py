@@ -216,7 +216,7 @@ def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear,
     arrays |= ODD_ARRAYS[odd](name, arrays[name], arrays)
     path = tmp_path / "policy.npz"
     cache.write(path, policies._KEY, {name: array for name, array in arrays.items() if array is not None})
-    with pytest.raises(PlanError):
+    with pytest.raises(PlanError, match="damaged or not one of ours"):
         RoseOne.load(path, compas_linear)
 
 

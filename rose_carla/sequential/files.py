@@ -64,7 +64,7 @@ def read(
     try:
         arrays = cache.read(Path(path), _KEY)
         about = json.loads(str(arrays.pop("about")))
-        found, features, known = about["format"], about["features"], arrays.pop("fingerprint")
+        found, features, known = about["format"], about["features"], _predictions(arrays.pop("fingerprint"))
         made, about["slope"], about["settings"] = about["method"], _slope(about["slope"]), dict(about["settings"])
         log = [_update(row) for row in arrays.pop("log")]
         weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
@@ -82,7 +82,8 @@ def read(
         raise PlanError(f"{where!r} holds a policy of {shown(made)}, not of {method!r}.")
     if features != mlmodel.feature_input_order:
         raise PlanError(f"{where!r} was trained for a model with other features: {shown(features)}.")
-    if not _agree(known, fingerprint(mlmodel)):
+    here = fingerprint(mlmodel)
+    if known.shape != here.shape or not (np.abs(known - here) <= _CLOSE).all():
         raise PlanError(f"{where!r} was trained for another model: this one predicts otherwise. Train a new policy.")
     return about, weights, log
 
@@ -93,7 +94,8 @@ def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
         put_weights(policy, weights)
     except ValueError as error:
         raise PlanError(
-            f"The weights in the file do not fit the features and settings: {said(error)} Train and save it anew."
+            "The file is damaged or not one of ours, its weights do not fit the features and settings: "
+            f"{said(error)} Train and save the policy anew."
         ) from error
 
 
@@ -104,9 +106,10 @@ def fingerprint(mlmodel: MLModel) -> np.ndarray:
     return probability(mlmodel)(project_categories(mlmodel.data, order, states))
 
 
-def _agree(known: np.ndarray, here: np.ndarray) -> bool:
-    """Whether predictions from a file are those of a model; NaN agrees with nothing."""
-    return known.dtype.kind == "f" and known.shape == here.shape and bool((np.abs(known - here) <= _CLOSE).all())
+def _predictions(known: np.ndarray) -> np.ndarray:
+    if known.dtype.kind != "f" or not np.isfinite(known).all():
+        raise ValueError("predictions are finite numbers")
+    return known
 
 
 def _slope(value: Any) -> float:
