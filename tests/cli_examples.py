@@ -65,6 +65,8 @@ def folder(tmp_path_factory):
     """A folder with data, people and a training; what is slow is done once."""
     path = tmp_path_factory.mktemp("cli")
     people().to_csv(path / "loans.csv", index=False)
+    (path / "named").mkdir()
+    people().to_csv(path / "named" / "policy.npz", index=False)
     some = people().head(40)
     some.insert(0, "name", [f"P{i}" for i in range(40)])
     some.to_csv(path / "people.csv", index=False)

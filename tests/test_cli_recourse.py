@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -239,6 +240,15 @@ def test_files_are_written_whole_or_stay_as_they_were(tmp_path):
     assert link.is_symlink()
     assert path.read_text() == "whole"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file.csv", "link.csv"]
+
+
+def test_the_file_that_a_shell_reads_from_is_not_written_over(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("before")
+    script = "import sys; from rose_carla.cli import streams; streams.writable(sys.argv[1], '-')"
+    with path.open() as file:
+        done = subprocess.run([sys.executable, "-c", script, path], stdin=file, capture_output=True, text=True)
+    assert "would be written over" in done.stderr
 
 
 def test_devices_and_streams_are_written_and_not_replaced(tmp_path):

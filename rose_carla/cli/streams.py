@@ -125,9 +125,27 @@ def writable(path: str | None, *sources: str | None) -> None:
         raise CommandError(f"{path!r} cannot be written: there is no folder {str(target.parent)!r}.")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CommandError(f"{path!r} cannot be written: permission denied.")
-    for source in sources:
-        if source and source != STANDARD and target.is_file() and os.path.samefile(source, target):
-            raise CommandError(f"{path!r} is read by this command, and would be written over: name another file.")
+    apart(path, *sources)
+
+
+def apart(path: str, *sources: str | None) -> None:
+    """Refuse to write over a file that is read.
+
+    Raises
+    ------
+    CommandError
+        If it is one of the sources.
+    """
+    if any(_same(source, path) for source in sources if source):
+        raise CommandError(f"{path!r} is read by this command, and would be written over: name another file.")
+
+
+def _same(source: str, path: str) -> bool:
+    """Whether two names are of one file; stdin is the file that a shell has put there."""
+    try:
+        return os.path.isfile(path) and os.path.samefile(0 if source == STANDARD else source, path)
+    except OSError:  # one of them is not there
+        return False
 
 
 def printing_aside() -> contextlib.AbstractContextManager[Any]:

@@ -20,6 +20,7 @@ from rose_carla.cli.classifier import classifier
 from rose_carla.cli.data import DataChoice, Loaded
 from rose_carla.cli.method import planner_class
 from rose_carla.cli.parser import CommandError
+from rose_carla.cli.streams import apart
 from rose_carla.errors import DataError, shown
 from rose_carla.experiments.store import write_whole
 from rose_carla.sequential import Sequential
@@ -29,6 +30,7 @@ FORMAT = 2
 _POLICY, _TRAINING = "policy.npz", "train.json"
 #: A policy whose training is being written: it becomes the policy once ``train.json`` speaks of it.
 _NEXT = "policy-next.npz"
+_FILES = (_POLICY, _NEXT, _TRAINING)
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,12 @@ class Training:
         return {**dataclasses.asdict(self), "data": self.data.as_dict()}
 
     def check_folder(self, folder: Path, force: bool) -> None:
-        """Refuse to write over another training.
+        """Refuse to write over another training, or over the data.
 
         Raises
         ------
         CommandError
-            If there is one, or if nothing can be written there.
+            If they are there, or if nothing can be written there.
         """
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"{str(folder)!r} is a file: name a folder.")
@@ -74,6 +76,8 @@ class Training:
             files.check_folder(folder)
         except OSError as error:
             raise CommandError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+        for name in _FILES if not self.data.built_in else ():
+            apart(str(folder / name), self.data.source)
         if force or not any((folder / name).exists() for name in (_POLICY, _TRAINING)):
             return
         try:
@@ -128,6 +132,20 @@ def read(folder: Path) -> tuple[Training, str]:
         if isinstance(error, CommandError):
             raise
         raise CommandError(f"{str(path)!r} is damaged or no training: train anew.") from error
+
+
+def sources(folder: Path | None) -> list[str]:
+    """Files that whoever uses a training reads, and may not write over; None: there is no training.
+
+    Raises
+    ------
+    CommandError
+        If the folder holds no training that can be used.
+    """
+    if folder is None:
+        return []
+    data = read(folder)[0].data
+    return [*(str(folder / name) for name in _FILES), *([] if data.built_in else [data.source])]
 
 
 def load(folder: Path, source: str | None, model: str | None, method: str | None = None) -> Loading:

@@ -33,7 +33,7 @@ from rose_carla.cli.method import METHODS, add_method_options, build, hyperparam
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import People, plain
 from rose_carla.cli.streams import aligned, once, readable, writable, written
-from rose_carla.cli.training import load, read
+from rose_carla.cli.training import load, read, sources
 from rose_carla.endings import DONE, FAILED, one_line, remark
 from rose_carla.errors import DataError, RoseCarlaError
 from rose_carla.spreadsheets import harmless, harmless_frame
@@ -75,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
     once(chosen.data, chosen.people, chosen.counterfactuals)
     for source in filter(None, (chosen.people, chosen.counterfactuals)):
         readable(source)
-    writable(chosen.per_person, chosen.people, chosen.counterfactuals)
+    writable(chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *sources(chosen.policy))
     if chosen.counterfactuals is not None and chosen.people is None:
         raise CommandError("--counterfactuals needs --people FILE: those for whom they were made.")
     if chosen.id is not None and chosen.people is None:

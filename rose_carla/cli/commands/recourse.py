@@ -29,7 +29,7 @@ from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import Chunk, People
 from rose_carla.cli.plans import FORMATS, REFUSED, Answer
 from rose_carla.cli.streams import STANDARD, once, readable, writable, written
-from rose_carla.cli.training import load
+from rose_carla.cli.training import load, sources
 from rose_carla.endings import DONE, FAILED, remark
 from rose_carla.sequential import Sequential
 from tqdm.auto import tqdm
@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace) -> int:
     write = FORMATS[named(chosen.format, list(FORMATS), "format")]
     once(chosen.people, chosen.data)
     readable(chosen.people)
-    writable(chosen.out, chosen.people)
+    writable(chosen.out, chosen.people, chosen.data, *sources(chosen.policy))
     method = planner_of(chosen)
     people = People(method._mlmodel.data, chosen.id, chosen.extrapolate)
     counts: Counter[str] = Counter()
