@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which is in its place at the end; until then, and after an error, the old one is.
 
     It is written beside its place, brought to the disk and then renamed, so that a process that is killed leaves the
-    old file and an unfinished one with a name of its own. Those that are a day old are removed on the way.
+    old file and an unfinished one with a name of its own. Those that are a day old are removed on the way. The new file
+    is as private as the old one.
 
     Raises
     ------
@@ -35,6 +37,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     unfinished = path.with_name(_UNFINISHED.format(secrets.token_hex(8)))
     try:
         with unfinished.open("xb") as file:
+            _keep_mode(path, unfinished)  # before anything is in it that not everybody may read
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -67,6 +70,16 @@ def check_folder(folder: Path) -> None:
 def _check_name(path: Path) -> None:
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "no name of a file holds NUL")
+
+
+def _keep_mode(old: Path, new: Path) -> None:
+    """Let those who may use the old file, if there is one, use the new one; its owner always may."""
+    try:
+        mode = old.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(mode):
+        new.chmod(mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _remove_abandoned(folder: Path) -> None:

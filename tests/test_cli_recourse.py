@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from cli_examples import ROLES, SMALL, changed, people, read
 from rose_carla.cli import streams
+from rose_carla.cli.parser import CommandError
 from rose_carla.cli.training import checksum
 
 pytest_plugins = ("cli_examples",)  # its fixtures
@@ -240,6 +241,33 @@ def test_files_are_written_whole_or_stay_as_they_were(tmp_path):
     assert link.is_symlink()
     assert path.read_text() == "whole"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file.csv", "link.csv"]
+
+
+def test_a_link_to_nothing_becomes_a_link_to_a_whole_file(tmp_path):
+    path, link, nowhere = tmp_path / "file.csv", tmp_path / "link.csv", tmp_path / "nowhere.csv"
+    link.symlink_to(path)
+    nowhere.symlink_to(tmp_path / "missing" / "file.csv")
+    with contextlib.suppress(KeyError), streams.written(str(link)) as file:
+        file.write("half")
+        raise KeyError
+    assert not path.exists()
+    with streams.written(str(link)) as file:
+        file.write("whole")
+    assert link.is_symlink()
+    assert path.read_text() == "whole"
+    with pytest.raises(CommandError, match=r"there is no folder '.*missing'"):
+        streams.writable(str(nowhere))
+
+
+def test_a_file_that_is_replaced_stays_as_private_as_it_was(tmp_path):
+    path = tmp_path / "file.csv"
+    path.write_text("before")
+    path.chmod(0o600)
+    with streams.written(str(path)) as file:
+        assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+        file.write("whole")
+    assert path.read_text() == "whole"
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_file_that_a_shell_reads_from_is_not_written_over(tmp_path):

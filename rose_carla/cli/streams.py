@@ -105,7 +105,7 @@ def written(path: str | None) -> Iterator[TextIO]:
 def _replaceable(path: str) -> bool:
     """Whether another file may be put in its place: not of a device, a pipe, or a stream such as /dev/stdout."""
     stream = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
-    return not stream and (not os.path.lexists(path) or os.path.isfile(path))
+    return not stream and (not os.path.exists(path) or os.path.isfile(path))
 
 
 def writable(path: str | None, *sources: str | None) -> None:
@@ -118,7 +118,7 @@ def writable(path: str | None, *sources: str | None) -> None:
     """
     if path is None or path == STANDARD:
         return
-    target = Path(path)
+    target = Path(os.path.realpath(path) if os.path.islink(path) and _replaceable(path) else path)
     if target.is_dir():
         raise CommandError(f"{path!r} is a folder: name a file in it.")
     if not target.parent.is_dir():
