@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rose_carla import datasets
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import STANDARD, content
 from rose_carla.datasets import Dataset
+from rose_carla.datasets.csv_files import read_table
 from rose_carla.errors import DataError, unknown_name
 
 #: Built-in data sets by name, and how they are loaded.
@@ -210,13 +210,7 @@ def table(source: str) -> tuple[pd.DataFrame, str]:
         If it cannot be read.
     """
     found = content(source)
-    try:
-        frame = pd.read_csv(io.BytesIO(found), low_memory=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(f"{source!r} cannot be read as a CSV file in UTF-8: {error}.") from error
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the first column for row labels then
-        raise DataError(f"{source!r} has rows with more values than there are column names: name every column.")
-    return frame, hashlib.sha256(found).hexdigest()
+    return read_table(found, source), hashlib.sha256(found).hexdigest()
 
 
 def outcome(values: pd.Series, text: str | None) -> Any:

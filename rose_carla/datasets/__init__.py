@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from rose_carla.datasets import adult, compas, german
-from rose_carla.datasets.dataset import Dataset, from_csv, from_frame
+from rose_carla.datasets.csv_files import from_csv
+from rose_carla.datasets.dataset import Dataset, from_frame
 from rose_carla.datasets.encoding import (
     encoded_columns,
     feature_groups,

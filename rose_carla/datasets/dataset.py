@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -212,16 +211,6 @@ def from_frame(
     return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
 
 
-def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
-    """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
-    options.setdefault("name", os.path.splitext(os.path.basename(path))[0])
-    try:
-        frame = pd.read_csv(path)
-    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(f"Cannot read {os.fspath(path)!r} as a CSV file: {said(error)}") from error
-    return from_frame(frame, target, **options)
-
-
 def _as_text(values: pd.Series) -> pd.Series:
     """Categories as text, each for itself: of a column of days pandas writes the time only if some day has one."""
     return _one_by_one(values).astype(str).astype(object)
@@ -347,6 +336,9 @@ def _check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
     names = [*schema.features, schema.target]
     for feature in schema.categorical:
         names += [f"{feature}_{category}" for category in table[feature].unique()]
+    for name in names:
+        if any("\ud800" <= sign <= "\udfff" for sign in name):
+            raise DataError(f"{shown(name)} has signs that are no Unicode text: rename that column or category.")
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if repeated:
         raise DataError(f"Encoded columns would collide: {', '.join(repeated[:5])}. Rename one of the features.")

@@ -1,0 +1,75 @@
+"""Tables from CSV files: what could be read in two ways is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rose_carla.datasets.dataset import Dataset, from_frame
+from rose_carla.errors import DataError, said
+
+#: How files are packed, by the end of their names.
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zip": "zip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
+
+
+def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
+    """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
+    name, end = os.path.splitext(os.path.basename(path))
+    options.setdefault("name", name)
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DataError(f"Cannot read {os.fspath(path)!r}: {said(error)}") from error
+    return from_frame(read_table(content, os.fspath(path), _PACKED.get(end)), target, **options)
+
+
+def read_table(content: bytes, called: str, packed: str | None = None) -> pd.DataFrame:
+    """A CSV file in UTF-8 as a frame.
+
+    Parameters
+    ----------
+    content
+        All bytes of the file.
+    called
+        What the file is called in messages.
+    packed
+        How it is packed, as pandas calls it; None: not at all.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, if a column has no name of its own, or if a row has more values than there are columns.
+    """
+    try:
+        names = _read(content, packed, header=None, nrows=1, dtype=str, na_filter=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # otherwise pandas takes the first column for row labels if there is a value too many
+            frame = _read(content, packed, index_col=False, low_memory=False)
+    except pd.errors.ParserWarning as error:
+        raise DataError(
+            f"{called!r} has rows with more values than there are column names: name every column."
+        ) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # beside those of pandas there are those of all that unpacks files
+        raise DataError(f"Cannot read {called!r} as a CSV file in UTF-8: {said(error)}") from error
+    _check_names(list(names.iloc[0]), called)
+    return frame
+
+
+def _read(content: bytes, packed: str | None, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(content), compression=packed, **options)
+
+
+def _check_names(names: list[str], called: str) -> None:
+    """Refuse names that pandas would replace by others."""
+    for number, name in enumerate(names, 1):
+        if not name.strip():
+            raise DataError(f"Column {number} of {called!r} has no name: name or drop it.")
+        if names.index(name) < number - 1:
+            raise DataError(f"{called!r} has the column {name!r} twice: drop or rename one.")

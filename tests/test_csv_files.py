@@ -1,0 +1,69 @@
+"""Data sets from CSV files: what could be read in two ways, or not at all, is refused in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from rose_carla import datasets
+from cli_examples import people
+from rose_carla.cli.data import table
+from rose_carla.datasets.csv_files import read_table
+from rose_carla.errors import DataError
+
+
+def test_from_csv(tmp_path):
+    path = tmp_path / "my loans.csv"
+    people().to_csv(path, index=False)
+    data = datasets.from_csv(path, "loan", favourable="granted")
+    assert data.name == "my loans"
+    assert len(data.df) == 240
+    with pytest.raises(DataError, match="Cannot read"):
+        datasets.from_csv(tmp_path / "nothing.csv", "loan")
+
+
+@pytest.mark.parametrize("end", ["gz", "zip", "bz2", "xz"])
+def test_files_may_be_packed(end, tmp_path):
+    path = tmp_path / f"loans.csv.{end}"
+    people().to_csv(path, index=False)
+    assert len(datasets.from_csv(path, "loan", favourable="granted").df) == 240
+    path.write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"Cannot read .*\.$"):
+        datasets.from_csv(path, "b")
+
+
+def test_errors_of_pandas_become_sentences(tmp_path):
+    path = tmp_path / "table.csv"
+    for content in (b"", b"a,b\n1,2\n1,2,3,4\n", "a,ü\n1,2\n".encode("utf-16")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"Cannot read .*\.$"):
+            datasets.from_csv(path, "loan")
+    with pytest.raises(DataError, match=r"Cannot read .*null"):
+        datasets.from_csv("table\0.csv", "loan")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"a,b,y\n0,0,y,1\n1,2,n,0\n", "more values than there are column names"),
+        (b"a,b,y\nx,0,y,1\nz,2,n,0\n", "more values than there are column names"),
+        (b"a,b,y\n0,0,y,1\n1,2,n\n", "more values than there are column names"),
+        (b"a,b,y\n0,0,y\n1,2,n,0\n", "line 3"),
+        (b"a,a,y\n0,0,y\n1,2,n\n", "the column 'a' twice"),
+        (b"a,,y\n0,0,y\n1,2,n\n", "Column 2 of .* has no name"),
+        (b"\xef\xbb\xbf ,b,y\n0,0,y\n1,2,n\n", "Column 1 of .* has no name"),
+    ],
+)
+def test_values_under_no_column_and_columns_without_a_name_are_refused(content, told, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=told):
+        datasets.from_csv(path, "y", favourable="y")
+    with pytest.raises(DataError, match=told):
+        table(str(path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a,b\n0,1\n2,3\n", b"a,b\n0,1,\n2,3,\n", b"\xef\xbb\xbfa,b\r\n0,1\r\n\r\n2,3\r\n", b'\n"a",b\n0,1\n2,3'],
+)
+def test_commas_at_the_end_and_byte_order_marks_change_nothing(content):
+    assert read_table(content, "table").to_dict("list") == {"a": [0, 2], "b": [1, 3]}
