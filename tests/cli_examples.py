@@ -66,6 +66,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli")
     people().to_csv(path / "loans.csv", index=False)
     (path / "named").mkdir()
+    people().head(40).to_csv(path / "GrSp", index=False)
     people().to_csv(path / "named" / "policy.npz", index=False)
     some = people().head(40)
     some.insert(0, "name", [f"P{i}" for i in range(40)])

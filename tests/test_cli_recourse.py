@@ -12,9 +12,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from rose_carla import datasets
 from cli_examples import ROLES, SMALL, changed, people, read
 from rose_carla.cli import streams
 from rose_carla.cli.parser import CommandError
+from rose_carla.cli.people import People
 from rose_carla.cli.training import checksum
 
 pytest_plugins = ("cli_examples",)  # its fixtures
@@ -137,6 +139,17 @@ def test_people_may_be_written_otherwise_than_the_data(run, folder):
     assert other.out == plain.out
     assert "columns that are no features are ignored: name" in plain.err
     assert "ignored" not in other.err
+
+
+def test_categories_that_differ_by_spaces_only_are_told_apart(tmp_path):
+    homes = ["x", " x", "y"] * 20
+    frame = pd.DataFrame({"self": range(60), "home": homes, "loan": [0, 1] * 30})
+    data = datasets.from_frame(frame, "loan", name="spaces")
+    (tmp_path / "people.csv").write_text("self,home\n 1 , x\n1,x\n1,x \n1,  x\n1, y\n1, z\n1, \n")
+    (chunk,) = People(data).chunks(str(tmp_path / "people.csv"), 10)
+    assert data.inverse_transform(chunk.encoded)["home"].tolist() == [" x", "x", "x", "x", "y"]
+    assert chunk.refused[5].startswith("Unknown category of 'home' 'z'")
+    assert chunk.refused[6] == "home is missing: fill it in"
 
 
 @pytest.mark.parametrize(

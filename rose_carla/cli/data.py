@@ -240,10 +240,11 @@ def meant(text: str, values: Iterable[Any]) -> Any:
     (2.0, True, 'no', None)
     """
     values = list(values)
-    for value in values:
-        if str(value) == text:
-            return value
     short = text.strip()
+    for wanted in (text, short):
+        for value in values:
+            if str(value) == wanted:
+                return value
     for value in values:
         if short.lower() == str(value).lower() and not isinstance(value, str):
             return value

@@ -106,8 +106,9 @@ class People:
         for line, wrong in zip(lines, problems, strict=True):
             if line and len(line) != width:
                 wrong.append(f"the row has {len(line)} values and there are {width} columns: check commas and quotes")
-        cells = [[cell.strip() for cell in [*line, *[""] * width][:width]] for line in lines]
-        text = pd.DataFrame(cells, columns=list(header), dtype=object)
+        cells = [[*line, *[""] * width][:width] for line in lines]
+        written = pd.DataFrame(cells, columns=list(header), dtype=object)
+        text = pd.DataFrame([[cell.strip() for cell in row] for row in cells], columns=list(header), dtype=object)
         chunk = Chunk([str(number) for number in numbers], pd.DataFrame())
         if self.label is not None:
             chunk.labels = [name or f"row {number}" for name, number in zip(text[self.label], numbers, strict=True)]
@@ -117,7 +118,7 @@ class People:
         if self.blank:
             filled = (text[self.data.raw_features] != "").any(axis=1)
             chunk.empty = [int(row) for row in np.flatnonzero(~filled)]
-        raw, outside = self._values(text, problems)
+        raw, outside = self._values(text, written, problems)
         for row, words in enumerate(outside):
             if words and not self.beyond:
                 problems[row] += [
@@ -133,12 +134,17 @@ class People:
             chunk.encoded = self.data.transform(raw.loc[usable])
         return chunk
 
-    def _values(self, text: pd.DataFrame, problems: list[list[str]]) -> tuple[pd.DataFrame, list[list[str]]]:
-        """Values of all features, as far as they can be read, and what is outside the range of the data."""
+    def _values(
+        self, text: pd.DataFrame, written: pd.DataFrame, problems: list[list[str]]
+    ) -> tuple[pd.DataFrame, list[list[str]]]:
+        """Values of all features, as far as they can be read, and what is outside the range of the data.
+
+        Categories may differ by spaces only, so that they are found as they were ``written``.
+        """
         raw = pd.DataFrame(index=text.index)
         outside: list[list[str]] = [[] for _ in problems]
         for feature in self.data.raw_features:
-            words = text[feature]
+            words = (written if feature in self.categories else text)[feature]
             if feature in self.categories:
                 found = {word: self._category(feature, word) for word in words.unique()}
                 raw[feature] = words.map(lambda word, found=found: found[word][0])
@@ -166,9 +172,9 @@ class People:
         found = meant(word, [values[name] for name in known])
         if found is not None:
             return next(name for name in known if values[name] is found), ""
-        if _is_missing(word):
+        if _is_missing(word.strip()):
             return "", f"{feature} is missing: fill it in"
-        return "", unknown_name(f"category of {feature!r}", word, known).rstrip(".")
+        return "", unknown_name(f"category of {feature!r}", word.strip(), known).rstrip(".")
 
 
 def ranges(data: Dataset) -> dict[str, tuple[float, float]]:

@@ -143,7 +143,7 @@ def _factuals(
                 "nothing was found."
             )
         ends = ends.reindex(index=factuals.index, columns=model.feature_input_order)
-        makers[Path(chosen.counterfactuals).name] = lambda: Elsewhere(model, ends)
+        makers[_row_name(chosen.counterfactuals, makers)] = lambda: Elsewhere(model, ends)
     turned_down = ~models.favourable(model)(factuals[model.feature_input_order].to_numpy(dtype=float))
     if not turned_down.any():
         raise DataError(f"The classifier turns down nobody of {chosen.people!r}, so there is nothing to judge.")
@@ -151,6 +151,14 @@ def _factuals(
         remark(f"{int((~turned_down).sum())} of {len(factuals)} people are accepted already and left out")
     factuals = factuals[turned_down]
     return (factuals if chosen.limit is None else factuals.head(chosen.limit)), labels
+
+
+def _row_name(source: str, makers: Makers) -> str:
+    """What counterfactuals of a file are called in the table."""
+    name = Path(source).name
+    if name in makers:
+        raise CommandError(f"{source!r} is named like another row of the table: rename the file.")
+    return name
 
 
 def _read(source: str, reader: People) -> tuple[pd.DataFrame, dict[object, str]]:
