@@ -86,6 +86,12 @@ WRONG = [
     (["train", "compas", *NO_TRAINING, "--set", "tau"], "--set takes NAME=VALUE"),
     (["train", "compas", *NO_TRAINING, "--set", "seed=3"], "--seed N"),
     (["train", "compas", *NO_TRAINING, "--seed", "-3"], "at least 0, got '-3'"),
+    (
+        ["train", "compas", *NO_TRAINING, "--seed", "4294967296"],
+        "--seed: has to be a whole number of at most 4294967295",
+    ),
+    (["train", "compas", *NO_TRAINING, "--set", "ppo=" + "[" * 200_000], "write a smaller value"),
+    (["train", "compas", *NO_TRAINING, "--set", "tau=" + "9" * 5000], "write a smaller value"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv"], "'loans.csv' is a file"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv/x"], "cannot be written"),
     (["train", "named/policy.npz", *ROLES, *SMALL, "--out", "named", "--force"], "would be written over"),

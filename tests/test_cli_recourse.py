@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from rose_carla import datasets
 from cli_examples import ROLES, SMALL, changed, people, read
-from rose_carla.cli import streams
+from rose_carla.cli import streams, training
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import People
 from rose_carla.cli.training import checksum
@@ -201,6 +201,36 @@ def test_a_training_is_used_with_its_own_data_and_policy_only(run, folder):
     )
     (moved / "train.json").write_text('{"format": 2}')
     assert "damaged or no training" in run("recourse", "people.csv", "--policy", "moved").err
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"model": 5},
+        {"method": None},
+        {"seed": True},
+        {"seed": 2**32},
+        {"settings": []},
+        {"sha256": None},
+        {"data": {"source": 5}},
+        {"data": {"source": ["loans.csv"]}},
+        {"data": {"source": [["loans.csv"]]}},
+        {"data": {"target": 1}},
+        {"data": {"immutable": 5}},
+        {"data": {"immutable": "age"}},
+        {"data": {"favourable": 1.5}},
+        {"data": {"categorical": [["home"]]}},
+        {"data": {"continuous": 0}},
+        {"data": {"all_actionable": "no"}},
+    ],
+)
+def test_a_training_that_is_signed_and_odd_is_refused(odd, folder, tmp_path):
+    about = json.loads((folder / "policy" / "train.json").read_text())
+    about |= {**odd, "data": {**about["data"], **odd.get("data", {})}}
+    del about["checksum"]
+    (tmp_path / "train.json").write_text(json.dumps({**about, "checksum": checksum(about)}))
+    with pytest.raises(CommandError, match="is damaged or no training: train anew"):
+        training.read(tmp_path)
 
 
 def test_code_of_a_training_is_run_only_if_it_is_named_again(run, folder):

@@ -348,6 +348,12 @@ def test_names_that_are_no_unicode_are_refused():
             datasets.from_frame(table, "loan", name="x", favourable="yes")
 
 
+@pytest.mark.parametrize("seed", [2**32, -1, 1.5, "1", None])
+def test_seeds_that_cannot_be_are_refused(seed):
+    with pytest.raises(DataError, match="seed has to be a whole number from 0 to 4294967295"):
+        datasets.from_frame(people(), "loan", name="x", favourable="yes", seed=seed)
+
+
 def test_categories_in_single_precision_keep_their_text():
     table = people().assign(share=np.float32([0.1, 0.2, 0.7] * 20))
     data = datasets.from_frame(table, "loan", name="x", favourable="yes", continuous=["income"])

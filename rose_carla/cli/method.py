@@ -12,7 +12,8 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla.cli.classifier import told
 from rose_carla.cli.parser import CommandError, at_least
 from rose_carla.cli.streams import printing_aside
-from rose_carla.errors import ExperimentError, PlanError, RoseCarlaError, unknown_name
+from rose_carla.datasets.dataset import LARGEST_SEED
+from rose_carla.errors import ExperimentError, PlanError, RoseCarlaError, shown, unknown_name
 from rose_carla.experiments.methods import METHODS, Entry, entry
 from rose_carla.sequential import Sequential
 
@@ -34,7 +35,7 @@ def add_method_options(parser: argparse.ArgumentParser, method: str | None = "RO
     add_set_option(parser)
     parser.add_argument(
         "--seed",
-        type=at_least(0),
+        type=at_least(0, LARGEST_SEED),
         metavar="N",
         help="of the split, the classifier, the people drawn, and the method; default 0",
     )
@@ -88,6 +89,8 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return _WORDS.get(text, text)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"--set cannot take {shown(text)}: write a smaller value.") from error
 
 
 def method_entry(name: str) -> Entry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -50,8 +51,8 @@ def run_command(name: str, arguments: Sequence[str], prog: str) -> int:
     return code
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """For whole numbers of at least ``least``."""
+def at_least(least: int, most: float = math.inf) -> Callable[[str], int]:
+    """For whole numbers of at least ``least`` and at most ``most``."""
 
     def number(text: str) -> int:
         try:
@@ -60,6 +61,8 @@ def at_least(least: int) -> Callable[[str], int]:
             value = least - 1
         if value < least:
             raise argparse.ArgumentTypeError(f"has to be a whole number of at least {least}, got {text!r}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"has to be a whole number of at most {most}, got {text!r}")
         return value
 
     return number

@@ -144,7 +144,7 @@ def _same(source: str, path: str) -> bool:
     """Whether two names are of one file; stdin is the file that a shell has put there."""
     try:
         return os.path.isfile(path) and os.path.samefile(0 if source == STANDARD else source, path)
-    except OSError:  # one of them is not there
+    except (OSError, ValueError):  # one of them is not there, or cannot be
         return False
 
 

@@ -21,6 +21,7 @@ from rose_carla.cli.data import DataChoice, Loaded
 from rose_carla.cli.method import planner_class
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import apart
+from rose_carla.datasets.dataset import LARGEST_SEED
 from rose_carla.errors import DataError, shown
 from rose_carla.experiments.store import write_whole
 from rose_carla.sequential import Sequential
@@ -61,6 +62,30 @@ class Training:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as for JSON."""
         return {**dataclasses.asdict(self), "data": self.data.as_dict()}
+
+    def check_types(self) -> None:
+        """Refuse fields of other types, and a CSV file of which nobody knows whether it has changed.
+
+        Raises
+        ------
+        TypeError
+            If there are any.
+        """
+        data = self.data
+        lists = [data.immutable, data.ignore]
+        lists += [names for names in (data.continuous, data.categorical) if names is not None]
+        texts: list[Any] = [data.source, self.model, self.method, *(name for names in lists for name in names)]
+        texts += [text for text in (data.target, data.favourable) if text is not None]
+        texts += [] if data.built_in else [self.sha256]
+        if not (
+            all(isinstance(names, tuple) for names in lists)
+            and all(isinstance(text, str) for text in texts)
+            and isinstance(data.all_actionable, bool)
+            and isinstance(self.settings, dict)
+            and type(self.seed) is int
+            and 0 <= self.seed <= LARGEST_SEED
+        ):
+            raise TypeError("fields are of other types")
 
     def check_folder(self, folder: Path, force: bool) -> None:
         """Refuse to write over another training, or over the data.
@@ -127,7 +152,9 @@ def read(folder: Path) -> tuple[Training, str]:
             name: tuple(value) if isinstance(value, list) else value for name, value in about["data"].items()
         }
         fields = {field.name: about[field.name] for field in dataclasses.fields(Training)}
-        return Training(**{**fields, "data": DataChoice(**data)}), str(about["policy_sha256"])
+        training = Training(**{**fields, "data": DataChoice(**data)})
+        training.check_types()
+        return training, str(about["policy_sha256"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, CommandError):
             raise

@@ -17,6 +17,8 @@ from sklearn.model_selection import train_test_split
 
 #: The paper's data sets go by these: how their negative instances are selected depends on it.
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
+#: Of a split: scikit-learn takes no larger one.
+LARGEST_SEED = 2**32 - 1
 #: scikit-learn takes a feature that varies by less for constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
 
@@ -61,6 +63,7 @@ class Dataset(DataCatalog):
         self._whole = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
         self.test_size = test_size
         self.seed = seed
+        _check_seed(seed)
         rows = np.arange(len(raw))
         try:
             train, test = train_test_split(
@@ -209,6 +212,11 @@ def from_frame(
         table[feature] = _as_text(table[feature])
     _check_encoded_names(table, schema)
     return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
+
+
+def _check_seed(seed: Any) -> None:
+    if not isinstance(seed, int | np.integer) or not 0 <= seed <= LARGEST_SEED:
+        raise DataError(f"seed has to be a whole number from 0 to {LARGEST_SEED}, got {shown(seed)}.")
 
 
 def _as_text(values: pd.Series) -> pd.Series:
