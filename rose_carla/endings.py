@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from rose_carla.errors import RoseCarlaError
 
@@ -69,6 +71,21 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the smallest number that is free
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process lives
+    for stream in (sys.stdout, sys.stderr):
+        never_refuse(stream)
+
+
+def never_refuse(stream: TextIO, encoding: str | None = None) -> None:
+    """Have a stream write signs that its encoding lacks, such as ``\\u03a9``: they are no reason to stop.
+
+    Parameters
+    ----------
+    encoding
+        To be used from now on; None: the one it has.
+    """
+    if isinstance(stream, io.TextIOWrapper):
+        with contextlib.suppress(OSError):  # it is done then, but where in a file the stream is cannot be told
+            stream.reconfigure(encoding=encoding or stream.encoding, errors="backslashreplace")
 
 
 def visible(text: str) -> str:

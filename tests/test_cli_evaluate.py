@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -115,6 +118,44 @@ def test_the_installation_is_checked(run, monkeypatch, tmp_path):
     assert done.code == 1
     (line,) = [line for line in done.out.splitlines() if line.startswith("cache ")]
     assert "FAILS: " in line
+
+
+@pytest.fixture
+def latin(run, monkeypatch):
+    """Runs the command with streams that can write neither Greek letters nor what is no text: the code and stdout."""
+
+    def call(*words):
+        out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        code = run(*words).code
+        out.flush()
+        return code, out.buffer.getvalue()
+
+    return call
+
+
+def test_output_for_programs_is_in_utf_8_and_that_for_people_as_their_terminal_has_it(latin, folder):
+    def change(frame):
+        frame["name"] = [f"Ωé\U0001f600{i}" for i in range(len(frame))]
+
+    words = ["recourse", changed(folder, "greek.csv", change), "--policy", "policy", "--id", "name", "--format"]
+    for form in ("csv", "json"):
+        code, out = latin(*words, form)
+        assert code == 0
+        assert "Ωé\U0001f6007" in out.decode()
+    code, out = latin(*words, "text")
+    assert code == 0
+    assert "\\u03a9é\\U0001f6007" in out.decode("latin-1")
+
+
+def test_files_whose_names_are_no_text_can_be_used(latin, folder):
+    name = os.fsdecode(b"no text \xff.csv")
+    shutil.copy(folder / "loans.csv", folder / name)
+    code, out = latin("datasets", name, *ROLES)
+    assert code == 0
+    assert out.startswith(b"no text \\udcff.csv: 240 people")
+    (folder / name).unlink()
 
 
 def test_csv_output_can_be_read_back_whatever_the_names(run, folder):

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from rose_carla import files
 from rose_carla.cli.parser import CommandError
-from rose_carla.endings import visible
+from rose_carla.endings import never_refuse, visible
 from rose_carla.errors import DataError
 
 STANDARD = "-"
@@ -95,7 +95,8 @@ def written(path: str | None) -> Iterator[TextIO]:
                 raw = stack.enter_context(files.whole(Path(os.path.realpath(path))))
             else:
                 raw = stack.enter_context(open(path, "ab"))
-            text = io.TextIOWrapper(raw, encoding="utf-8", newline="", write_through=True)
+            # names of files, which may be in it, need not be text
+            text = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
             stack.callback(text.detach)
             yield text
     except OSError as error:
@@ -146,6 +147,11 @@ def _same(source: str, path: str) -> bool:
         return os.path.isfile(path) and os.path.samefile(0 if source == STANDARD else source, path)
     except (OSError, ValueError):  # one of them is not there, or cannot be
         return False
+
+
+def for_programs() -> None:
+    """Have stdout in UTF-8, as files are: in the encoding of a terminal names might be lost."""
+    never_refuse(sys.stdout, "utf-8")
 
 
 def printing_aside() -> contextlib.AbstractContextManager[Any]:

@@ -32,7 +32,7 @@ from rose_carla.cli.judging import METRICS, Elsewhere, judged
 from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import People, plain
-from rose_carla.cli.streams import aligned, once, readable, writable, written
+from rose_carla.cli.streams import aligned, for_programs, once, readable, writable, written
 from rose_carla.cli.training import load, read, sources
 from rose_carla.endings import DONE, FAILED, one_line, remark
 from rose_carla.errors import DataError, RoseCarlaError
@@ -179,6 +179,7 @@ def _read(source: str, reader: People) -> tuple[pd.DataFrame, dict[object, str]]
 def _show(results: dict[str, pd.DataFrame], form: str) -> None:
     """Means over people, for people or for programs."""
     if form == "csv":
+        for_programs()
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["Method", "People", *METRICS])
         for name, frame in results.items():

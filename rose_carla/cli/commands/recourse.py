@@ -28,7 +28,7 @@ from rose_carla.cli.method import add_method_options, build, hyperparameters, pl
 from rose_carla.cli.parser import CommandError, at_least, named
 from rose_carla.cli.people import Chunk, People
 from rose_carla.cli.plans import FORMATS, REFUSED, Answer
-from rose_carla.cli.streams import STANDARD, once, readable, writable, written
+from rose_carla.cli.streams import STANDARD, for_programs, once, readable, writable, written
 from rose_carla.cli.training import load, sources
 from rose_carla.endings import DONE, FAILED, remark
 from rose_carla.sequential import Sequential
@@ -65,6 +65,8 @@ def run(chosen: argparse.Namespace) -> int:
     once(chosen.people, chosen.data)
     readable(chosen.people)
     writable(chosen.out, chosen.people, chosen.data, *sources(chosen.policy))
+    if chosen.format != "text":
+        for_programs()
     method = planner_of(chosen)
     people = People(method._mlmodel.data, chosen.id, chosen.extrapolate)
     counts: Counter[str] = Counter()
