@@ -160,6 +160,8 @@ def test_categories_that_differ_by_spaces_only_are_told_apart(tmp_path):
         (b"age;income;debt;home;zone;vip\n", "separated by ';'"),
         (b"age,income,debt,home,zone,vip,age\n", "'age' twice"),
         (b"age,income,debt,home,zone,vip\n30,1000,1,\xff,1,True\n", "no text in UTF-8"),
+        (b"age,income,debt,home,zone,vip\n3,1,1," + 200_000 * b"a" + b",1,True\n", "from line 2 on: field larger"),
+        (b'age,income,debt,home,zone,vip\n3,1,1,own,1,True\n3,"1\n\n', "Look for a quote that is not closed"),
     ],
 )
 def test_files_without_the_columns_are_refused(content, told, run, folder):

@@ -354,6 +354,17 @@ def test_seeds_that_cannot_be_are_refused(seed):
         datasets.from_frame(people(), "loan", name="x", favourable="yes", seed=seed)
 
 
+@pytest.mark.parametrize("value", ["lots", np.nan, None, np.inf, "", pd.NA])
+def test_rows_without_a_number_are_not_encoded(value):
+    data = datasets.from_frame(people(), "loan", name="x", favourable="yes")
+    table = people().astype({"income": object})
+    expected = data.transform(people())
+    pd.testing.assert_frame_equal(data.transform(table), expected, check_dtype=False)
+    table.loc[3, "income"] = value
+    with pytest.raises(DataError, match=r"'income' is .* in row 3, which is no finite number: fill it in"):
+        data.transform(table)
+
+
 def test_categories_in_single_precision_keep_their_text():
     table = people().assign(share=np.float32([0.1, 0.2, 0.7] * 20))
     data = datasets.from_frame(table, "loan", name="x", favourable="yes", continuous=["income"])

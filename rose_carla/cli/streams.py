@@ -62,17 +62,24 @@ def rows(source: str) -> Iterator[list[str]]:
     DataError
         If it cannot be read, or is no CSV file in UTF-8.
     """
+    line = 0
     try:
         with contextlib.ExitStack() as stack:
             raw = sys.stdin.buffer if source == STANDARD else stack.enter_context(open(source, "rb"))
             # spreadsheets put a byte order mark before the first column's name
             text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
             stack.callback(text.detach)
-            yield from csv.reader(text, strict=True)
+            reader = csv.reader(text, strict=True)
+            for row in reader:
+                line = reader.line_num
+                yield row
     except UnicodeDecodeError as error:
         raise DataError(f"{source!r} is no text in UTF-8: save it as 'CSV UTF-8'.") from error
     except csv.Error as error:
-        raise DataError(f"{source!r} cannot be read as a CSV file: {error}.") from error
+        raise DataError(
+            f"{source!r} cannot be read as a CSV file from line {line + 1} on: {error}. Look for a quote that is not "
+            f"closed, or for a value of more than {csv.field_size_limit():,} signs."
+        ) from error
     except OSError as error:
         raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
 

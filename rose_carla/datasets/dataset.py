@@ -12,6 +12,7 @@ from pandas.api import types
 from rose_carla.datasets.encoding import nearest_valid
 from rose_carla.datasets.labels import check_labels
 from rose_carla.datasets.schema import Schema
+from rose_carla.datasets.values import check_encoded_names, check_numbers, check_values, outcome
 from rose_carla.errors import DataError, said, shown, unknown_name
 from sklearn.model_selection import train_test_split
 
@@ -19,8 +20,6 @@ from sklearn.model_selection import train_test_split
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
 #: Of a split: scikit-learn takes no larger one.
 LARGEST_SEED = 2**32 - 1
-#: scikit-learn takes a feature that varies by less for constant and does not scale it.
-_NARROWEST = 10 * np.finfo(float).eps
 
 
 class Dataset(DataCatalog):
@@ -108,11 +107,19 @@ class Dataset(DataCatalog):
         return type(self), (self._raw, self.schema, self.test_size, self.seed, self.originals)
 
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Encoded, normalised rows for rows in raw units."""
+        """Encoded, normalised rows for rows in raw units.
+
+        Raises
+        ------
+        DataError
+            If features, numbers or categories are missing or unknown.
+        """
         missing = [feature for feature in self.schema.features if feature not in df.columns]
         if missing:
             raise DataError(f"Raw rows lack the features {', '.join(missing[:5])}.")
         raw = df.copy()
+        for feature in self.schema.continuous:
+            check_numbers(raw[feature])
         for feature in self.schema.categorical:
             raw[feature] = _as_text(raw[feature])
             known = self.encoder.categories_[self.schema.categorical.index(feature)]
@@ -200,8 +207,8 @@ def from_frame(
     schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
     features = {*continuous, *categorical}
     table = frame[[column for column in frame.columns if column in features or column == target]].copy()
-    _check_values(table, schema)
-    table[target] = _outcome(table[target], favourable)
+    check_values(table, schema)
+    table[target] = outcome(table[target], favourable)
     originals = {}
     for feature in categorical:
         values = {str(value): value for value in _one_by_one(table[feature]).unique()}
@@ -210,7 +217,7 @@ def from_frame(
         if any(text is not value and text != value for text, value in values.items()):
             originals[feature] = values
         table[feature] = _as_text(table[feature])
-    _check_encoded_names(table, schema)
+    check_encoded_names(table, schema)
     return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
 
 
@@ -281,72 +288,3 @@ def _listed(name: str, given: Any) -> list[str]:
     if odd:
         raise DataError(f"{name} has to be a list of names of features, which are text, but holds {shown(odd[0])}.")
     return names
-
-
-def _check_values(table: pd.DataFrame, schema: Schema) -> None:
-    if len(table) == 0:
-        raise DataError("The table has no rows.")
-    missing = table.isna().sum()
-    if missing.any():
-        counts = ", ".join(f"{column} ({count})" for column, count in missing[missing > 0].items())
-        raise DataError(f"Missing values in: {counts}. Drop those rows with frame.dropna() or fill them first.")
-    for feature in schema.continuous:
-        values = table[feature]
-        if not types.is_numeric_dtype(values) or types.is_bool_dtype(values) or types.is_complex_dtype(values):
-            raise DataError(
-                f"Continuous feature {feature!r} holds {values.dtype} values: convert it with pd.to_numeric or name "
-                "it in categorical=[...]."
-            )
-        numbers = values.to_numpy(dtype=float)
-        if not np.isfinite(numbers).all() or not np.isfinite(numbers.max() - numbers.min()):
-            raise DataError(
-                f"Continuous feature {feature!r} holds infinite or too large values: drop or cap those rows."
-            )
-        if 0 < numbers.max() - numbers.min() < _NARROWEST:
-            raise DataError(
-                f"Continuous feature {feature!r} varies by {numbers.max() - numbers.min():.2g} only, too little to be "
-                "scaled to [0, 1]: change its unit, or drop it."
-            )
-    for feature in schema.categorical:
-        levels = _levels(table[feature])
-        if levels > 50 and levels > len(table) / 2:
-            raise DataError(
-                f"Categorical feature {feature!r} has {levels} values in {len(table)} rows, like a name or a date: "
-                "drop it, or turn it into a number."
-            )
-
-
-def _levels(values: pd.Series) -> int:
-    try:
-        return values.nunique()
-    except TypeError as error:
-        message = f"Categorical feature {values.name!r} holds values that are no categories, turn them into text"
-        raise DataError(f"{message}: {said(error)}") from error
-
-
-def _outcome(values: pd.Series, favourable: Any) -> pd.Series:
-    try:
-        outcome = (values == favourable).astype("int64")
-    except (TypeError, ValueError) as error:
-        raise DataError(f"favourable has to be one value of the target, got {shown(favourable)}.") from error
-    if outcome.nunique() < 2:
-        found = ", ".join(map(shown, values.unique().tolist()[:5]))
-        which = "every row" if outcome.iloc[0] == 1 else "no row"
-        raise DataError(
-            f"The target has {which} with the favourable outcome {shown(favourable)} (values: {found}): pass "
-            "favourable=... or use data with both outcomes."
-        )
-    return outcome
-
-
-def _check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
-    """CARLA names an encoded column ``feature_category``; two features must not end up with the same one."""
-    names = [*schema.features, schema.target]
-    for feature in schema.categorical:
-        names += [f"{feature}_{category}" for category in table[feature].unique()]
-    for name in names:
-        if any("\ud800" <= sign <= "\udfff" for sign in name):
-            raise DataError(f"{shown(name)} has signs that are no Unicode text: rename that column or category.")
-    repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if repeated:
-        raise DataError(f"Encoded columns would collide: {', '.join(repeated[:5])}. Rename one of the features.")
