@@ -33,7 +33,7 @@ def _summary():
 def test_tables():
     tally = Tally("tables")
 
-    @examples(0.16)
+    @examples(0.19)
     @given(st.sampled_from([False, False, True]).flatmap(fuzz.tables))
     def run(table):
         with tally.example():
@@ -97,7 +97,7 @@ def csv_files(draw):
 def test_csv_files():
     tally = Tally("csv files")
 
-    @examples(0.08)
+    @examples(0.1)
     @given(csv_files())
     def run(case):
         content, favourable = case
@@ -131,7 +131,7 @@ def cases(draw):
 def test_recourse():
     tally = Tally("recourse")
 
-    @examples(0.32)
+    @examples(0.25)
     @given(cases())
     def run(case):
         with tally.example():

@@ -59,7 +59,7 @@ def noises(draw):
 def test_noise():
     tally = Tally("noise")
 
-    @examples(0.12)
+    @examples(0.14)
     @given(noises(), st.sampled_from(["gaussian", "plausible"]))
     def run(case, kind):
         with tally.example():
