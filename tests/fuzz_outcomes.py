@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import warnings
@@ -58,10 +59,11 @@ class Tally:
         assert global_state() == before
 
     def close(self, least: float = 0.4) -> None:
-        """Tell, and check that enough ended in a result."""
+        """Tell, and check that enough ended in a result: ``least`` of them, but for twice the error of so few."""
         TOTAL.update(self.ends)
         print(f"\n{self.name}: {told(self.ends)}")
-        assert self.ends["result"] >= least * self.ends.total()
+        n = self.ends.total()
+        assert self.ends["result"] >= least * n - 2 * math.sqrt(n * least * (1 - least))
 
 
 def told(ends: Counter[str]) -> str:
