@@ -74,24 +74,25 @@ def check_data(table):
 
 @st.composite
 def csv_files(draw):
-    """The bytes of a file, a table in some dialect or anything at all, and the favourable outcome."""
-    broken = draw(st.sampled_from([None, None, None, "bytes", "target", "dialect", "damage"]))
+    """The bytes of a file, a table in some dialect or anything at all, that table, and the favourable outcome."""
+    broken = draw(st.sampled_from([*[None] * 6, "bytes", "target", "dialect", "damage"]))
     table = draw(fuzz.tables(most=4))
     frame, favourable = table.frame(), fuzz.TARGETS[table.target][1]
     if broken == "bytes":
-        return draw(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode))), favourable
+        return draw(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode))), None, favourable
     if broken == "target":
         frame = frame.drop(columns="outcome")
     separators, encodings = [","], ["utf-8", "utf-8-sig"]
     if broken == "dialect":
         separators, encodings = [",", ";", "\t", "|"], ["utf-16", "latin-1", "utf-8"]
     separator = draw(st.sampled_from(separators))
-    text = frame.to_csv(index=draw(st.booleans()), sep=separator)
+    labelled = draw(st.sampled_from([*[False] * 5, True]))
+    text = frame.to_csv(index=labelled, sep=separator)
     content = text.encode(draw(st.sampled_from(encodings)), errors="replace")
     if broken == "damage":
         content = content[: draw(st.sampled_from([len(content), len(content) // 2, 10]))]
         content += draw(st.sampled_from([b"", b"\0", b'"', b"\xff\xfe", b"1,2,3,4,5,6,7,8,9\n"]))
-    return content, favourable
+    return content, None if broken or labelled else frame, favourable
 
 
 def test_csv_files():
@@ -100,16 +101,22 @@ def test_csv_files():
     @examples(0.1)
     @given(csv_files())
     def run(case):
-        content, favourable = case
+        content, frame, favourable = case
         with tempfile.TemporaryDirectory() as folder, tally.example():
             path = Path(folder, "table.csv")
             path.write_bytes(content)
             data = datasets.from_csv(path, "outcome", favourable=favourable)
             assert data.df.columns.is_unique
             assert set(data.df["outcome"]) == {0, 1}
+            if frame is not None:
+                assert {*data.raw_features, "outcome"} == {*frame.columns}
+                read = data.inverse_transform(data.df)
+                for feature in data.continuous:
+                    numbers = frame[feature].to_numpy(dtype=float)
+                    np.testing.assert_allclose(read[feature], numbers, rtol=1e-5, atol=1e-6 * np.ptp(numbers))
 
     run()
-    tally.close()
+    tally.close(least=0.3)
 
 
 # --- recourse
