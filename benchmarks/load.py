@@ -171,7 +171,7 @@ def main() -> None:
     sizes = [chosen.people // 10, chosen.people]
     if "methods" in chosen.parts:
         for name in chosen.methods:
-            for n in sizes:
+            for n in [size // 10 for size in sizes] if name == "ROSE-mul" else sizes:  # it takes ten times as long
                 show(f"get_counterfactuals {name} {n:,}", measured(counterfactuals, name, n))
     if "stream" in chosen.parts:
         with tempfile.TemporaryDirectory() as folder:
