@@ -30,9 +30,9 @@ def the_benchmark(trial: Trial) -> str:
         where = trial.folder / f"run {n_runs}"
         while killed < trial.times:
             process = trial.start(trial.benchmark(where))
-            moment = trial.rng.uniform(0, duration)
-            if trial.rng.random() < 0.5:  # while cells get finished, which they do in a small part of the time
-                wanted = trial.rng.integers(len(finished(where)), trial.n_cells)
+            moment, there = trial.rng.uniform(0, duration), len(finished(where))
+            if trial.rng.random() < 0.5 and there < trial.n_cells:  # when one more is finished, or several
+                wanted = trial.rng.integers(there, trial.n_cells)
                 while process.poll() is None and len(finished(where)) <= wanted:
                     time.sleep(0.01)
                 moment = trial.rng.uniform(0, 0.5)
