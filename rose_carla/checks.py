@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import mutable_columns, project_categories
-from rose_carla.errors import ContractError
+from rose_carla.errors import ContractError, shown
 from rose_carla.models import encoded_rows, favourable
 from rose_carla.seeds import global_state, seeded
 
@@ -175,7 +175,7 @@ def contract_failures(method: Any, factuals: pd.DataFrame, mlmodel: MLModel | No
     if isinstance(method, type):
         raise ContractError(f"{method.__name__} is a class: pass an instance, made for a model.")
     mlmodel = getattr(method, "_mlmodel", None) if mlmodel is None else mlmodel
-    if mlmodel is None:
+    if not isinstance(mlmodel, MLModel):
         raise ContractError(f"{type(method).__name__} does not tell its model: pass it as mlmodel=...")
     encoded_rows(mlmodel, factuals)
     factuals = factuals.reset_index(drop=True)
@@ -234,7 +234,7 @@ def _index(run: _Run, first: _Run) -> None:
 
 
 def check_recourse_method(
-    method: Any, factuals: pd.DataFrame, mlmodel: MLModel | None = None, skip: Sequence[str] = ()
+    method: Any, factuals: pd.DataFrame, mlmodel: MLModel | None = None, skip: Collection[str] = ()
 ) -> None:
     """Check that a recourse method keeps CARLA's contract, and what it claims.
 
@@ -261,9 +261,9 @@ def check_recourse_method(
     >>> model = models.train(datasets.load("compas"), "linear")
     >>> checks.check_recourse_method(baselines.Arar(model), models.negative_instances(model).head(5))
     """
-    unknown = [name for name in skip if name not in CHECKS]
+    unknown = [name for name in skip if name not in CHECKS] if isinstance(skip, Collection) else [skip]
     if unknown:
-        raise ContractError(f"No such checks: {', '.join(unknown)}. Known: {', '.join(CHECKS)}.")
+        raise ContractError(f"No such checks: {', '.join(map(shown, unknown))}. Known: {', '.join(CHECKS)}.")
     failures = {name: text for name, text in contract_failures(method, factuals, mlmodel).items() if name not in skip}
     if failures:
         listed = "\n".join(f"- {name}: {text}" for name, text in failures.items())

@@ -24,14 +24,17 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
     It is written beside its place, brought to the disk and then renamed, so that a process that is killed leaves the
     old file and an unfinished one with a name of its own. Those that are a day old are removed on the way. The new file
-    is as private as the old one.
+    is as private as the old one. A link is replaced, not followed: whoever put it there does not choose what is written
+    over.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        If it cannot be written, or there is something else than a file, such as a device.
     """
     _check_name(path)
+    if path.exists() and not (path.is_file() or path.is_symlink()):
+        raise OSError(errno.EINVAL, "there is a folder, a device or a pipe in its place")
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path.parent)
     unfinished = path.with_name(_UNFINISHED.format(secrets.token_hex(8)))

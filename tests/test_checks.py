@@ -164,6 +164,11 @@ def test_checks_can_be_skipped_by_name(compas_linear, factuals):
     checks.check_recourse_method(method, factuals, skip=["seeds are local"])
     with pytest.raises(RoseCarlaError, match="No such checks"):
         checks.check_recourse_method(method, factuals, skip=["seeds"])
+    for skip in (None, 5, [5]):
+        with pytest.raises(RoseCarlaError, match="No such checks"):
+            checks.check_recourse_method(method, factuals, skip=skip)
+    with pytest.raises(RoseCarlaError, match="does not tell its model"):
+        checks.check_recourse_method(method, factuals, mlmodel="x")
 
 
 def test_the_global_generators_are_put_back(compas_linear, factuals):

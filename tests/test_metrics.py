@@ -11,7 +11,7 @@ import pytest
 from rose_carla import datasets, metrics, models
 from carla.recourse_methods import GrowingSpheres
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla.errors import DataError, NoiseError
+from rose_carla.errors import DataError, ModelError, NoiseError, PlanError
 from rose_carla.noise import Density, PlausibleNoise, common_noise, execute, linear_invalidation_rate
 from rose_carla.seeds import seeded
 from sklearn.ensemble import RandomForestClassifier
@@ -229,6 +229,29 @@ def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
         rose_carla.Benchmark(compas_ann, Never(compas_ann), pd.concat([factuals, factuals]))
     with pytest.raises(DataError, match="no factuals"):
         rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals.head(0))
+    for model in (None, "ann"):
+        with pytest.raises(ModelError, match="Expected a CARLA model"):
+            rose_carla.Benchmark(model, Never(compas_ann), factuals)
+    for method in (None, Never, "ROSE-one"):
+        with pytest.raises(PlanError, match="a recourse method that is made for a model"):
+            rose_carla.Benchmark(compas_ann, method, factuals)
+
+
+@pytest.mark.parametrize("given", ["numbers", "text"])
+def test_methods_that_change_their_factuals_are_judged_on_the_sound_ones(given, compas_ann, factuals):
+    class Spoils(Steps):
+        def get_counterfactuals(self, factuals):
+            ends = super().get_counterfactuals(factuals.astype(float))
+            factuals.drop(columns="age", inplace=True)
+            return ends
+
+    kept = factuals.copy()
+    people = factuals.astype(str) if given == "text" else factuals
+    ours = rose_carla.Benchmark(compas_ann, Spoils(compas_ann), people, FEW).run_benchmark()
+    expected = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW).run_benchmark()
+    timing = ["Average_Time", "Recourse_Time"]
+    pd.testing.assert_frame_equal(ours.drop(columns=timing), expected.drop(columns=timing))
+    pd.testing.assert_frame_equal(factuals, kept)
 
 
 def test_infinite_values_and_empty_results_count_as_not_found(compas_ann, factuals):
@@ -261,7 +284,8 @@ def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, fac
     backwards = factuals.head(4).set_axis([3, 2, 1, 0], axis=0)
     ends = Steps(compas_ann).get_counterfactuals(backwards)
     ends["age"] = [0.0, 0.1, 0.2, 0.3]
-    aligned = metrics.align(backwards, ends.reset_index(drop=True), compas_ann.feature_input_order)
+    with pytest.warns(UserWarning, match="the same numbers in another order"):
+        aligned = metrics.align(backwards, ends.reset_index(drop=True), compas_ann.feature_input_order)
     assert aligned.loc[3, "age"] == 0.0
     assert aligned.loc[0, "age"] == 0.3
 

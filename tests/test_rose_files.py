@@ -72,3 +72,18 @@ def test_paths_and_models_that_are_none_are_refused(tmp_path, rose_one):
     rose_one.save(tmp_path / "policy.npz")
     with pytest.raises(ModelError, match="Expected a CARLA model, got str"):
         RoseOne.load(tmp_path / "policy.npz", "x")
+    for odd in (None, 5, b"policy.npz"):
+        with pytest.raises(PlanError, match="name it by a text or a Path"):
+            rose_one.save(odd)
+        with pytest.raises(PlanError, match="name it by a text or a Path"):
+            RoseOne.load(odd, rose_one._mlmodel)
+    for folder in ("", tmp_path):
+        with pytest.raises(PlanError, match=r"cannot be written .* a folder, a device or a pipe in its place"):
+            rose_one.save(folder)
+
+
+def test_plans_can_be_compared_and_kept_in_sets(rose_one, people):
+    first, second = rose_one.plan(people.head(2))
+    assert first == first
+    assert first != second
+    assert len({first, second, *first.steps}) == 2 + len(first.steps)

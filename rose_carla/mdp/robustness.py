@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
-from rose_carla.noise.distributions import Randomness, SharedGenerators
+from rose_carla.noise.arguments import Randomness, SharedGenerators
 from rose_carla.noise.invalidation import Favourable
 
 

@@ -15,8 +15,8 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     """``counterfactuals`` with the row labels of ``factuals``, in their order, and exactly ``columns``.
 
     Labels decide where they are the factuals' own, in any order; a factual without a row gets NaN. A method that
-    renumbered its rows from 0 returns one for each factual, and position decides. A row that is not finite throughout
-    becomes all NaN.
+    renumbered its rows from 0 returns one for each factual, and position decides; a warning tells where the factuals
+    have the same numbers in another order. A row that is not finite throughout becomes all NaN.
 
     Raises
     ------
@@ -31,6 +31,12 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     labels = found.index
     numbered = labels.equals(pd.RangeIndex(len(found)))
     if numbered and len(found) == len(factuals):
+        if not factuals.index.equals(labels) and labels.isin(factuals.index).all():
+            warnings.warn(
+                "Counterfactuals numbered from 0 are taken to be in the order of the factuals, whose labels are the "
+                "same numbers in another order; if they were sorted by their labels, they are not.",
+                stacklevel=2,
+            )
         found = found.set_axis(factuals.index, axis=0)
     elif labels.is_unique and labels.isin(factuals.index).all():
         if numbered:

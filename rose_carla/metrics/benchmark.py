@@ -10,6 +10,7 @@ import carla.evaluation
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
+from rose_carla.errors import ModelError, PlanError, shown
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.evaluations import (
     AccAIR,
@@ -23,6 +24,16 @@ from rose_carla.metrics.evaluations import (
     Validity,
 )
 from rose_carla.metrics.settings import NoiseSettings
+
+
+class _OnCopies:
+    """A method that may do to its factuals what it likes: they are copies."""
+
+    def __init__(self, method: RecourseMethod) -> None:
+        self._method = method
+
+    def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
+        return self._method.get_counterfactuals(factuals.copy())
 
 
 class Benchmark(carla.evaluation.Benchmark):
@@ -63,9 +74,14 @@ class Benchmark(carla.evaluation.Benchmark):
     ) -> None:
         # what is wrong with the input is told before hours of work
         NoiseSettings.of(hyperparameters)
-        align(factuals, factuals, mlmodel.feature_input_order)
+        if not isinstance(mlmodel, MLModel):
+            raise ModelError(f"Expected a CARLA model, got {shown(mlmodel)}: make one with models.wrap.")
+        if isinstance(recourse_method, type) or not callable(getattr(recourse_method, "get_counterfactuals", None)):
+            raise PlanError(f"Expected a recourse method that is made for a model, got {shown(recourse_method)}.")
+        own = align(factuals, factuals, mlmodel.feature_input_order)
         self._noise_options = dict(hyperparameters or {})
-        super().__init__(mlmodel, recourse_method, factuals)
+        super().__init__(mlmodel, _OnCopies(recourse_method), factuals)
+        self._recourse_method, self._factuals = recourse_method, own
         returned: pd.DataFrame = self._counterfactuals  # type: ignore[has-type]
         self._counterfactuals = align(factuals, returned, mlmodel.feature_input_order)
         self._plans = getattr(recourse_method, "plans", None)

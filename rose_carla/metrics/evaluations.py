@@ -32,7 +32,7 @@ from rose_carla.noise import (
     invalidation_rate,
     one_shot_plan,
 )
-from rose_carla.noise.density import check_number, numbers
+from rose_carla.noise.arguments import check_number, numbers
 
 #: A feature counts as changed from here on: methods that scale and rescale move others by rounding errors.
 CHANGED = 1e-6

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from rose_carla.errors import NoiseError
-from rose_carla.noise.density import check_count, check_number, check_states, numbers
-from rose_carla.noise.distributions import Noise, Randomness, SharedGenerators, check_generators
+from rose_carla.errors import NoiseError, shown
+from rose_carla.noise.arguments import (
+    Randomness,
+    SharedGenerators,
+    check_count,
+    check_generators,
+    check_number,
+    check_plans,
+    check_states,
+    numbers,
+)
+from rose_carla.noise.distributions import Noise, check_noise
 
 #: A whole number of units may be missed by that much through rounding.
 _SLACK = 1e-9
@@ -55,6 +64,7 @@ def noisy_step(
         raise NoiseError(f"Expected one finite action of {states.shape[1]} numbers for each of {len(states)} states.")
     _check_unit(action_unit)
     check_number("variance", variance)
+    check_noise(noise)
     sizes = np.abs(actions).sum(axis=1) / action_unit
     return noise.sample(states + actions, variance * sizes, 1, rng)[:, 0]
 
@@ -107,13 +117,18 @@ def one_shot_plan(
     (k, d) array
         k is the number of changed features.
     """
-    change = np.asarray(counterfactual, dtype=float) - np.asarray(factual, dtype=float)
-    if not np.isfinite(change).all():
-        raise NoiseError("A plan needs a finite factual and a finite counterfactual.")
+    start, end = numbers("A factual", factual), numbers("A counterfactual", counterfactual)
+    if start.ndim != 1 or start.shape != end.shape or not np.isfinite([start, end]).all():
+        raise NoiseError("A plan needs a finite factual and a finite counterfactual, both of shape (d,).")
+    change = end - start
     groups = [list(columns) for columns in groups]
-    missed = set(np.flatnonzero(change)) - {column for columns in groups for column in columns}
+    named = sorted(column for columns in groups for column in columns)
+    if len(set(named)) < len(named) or (named and not 0 <= named[0] <= named[-1] < len(change)):
+        raise NoiseError(f"Every column belongs to one feature and is one of {len(change)}, got {shown(groups)}.")
+    missed = set(np.flatnonzero(change)) - set(named)
     if missed:
         raise NoiseError(f"Columns {sorted(int(column) for column in missed)} change but belong to no feature.")
+    check_generators(rng, 1)
     actions = []
     for columns in groups:
         action = np.zeros_like(change)
@@ -155,8 +170,8 @@ def execute(
     (b, n_particles, d) array
     """
     factuals = check_states(factuals)
-    if len(plans) != len(factuals):
-        raise NoiseError(f"Expected one plan for each of {len(factuals)} factuals, got {len(plans)}.")
+    check_plans(plans, len(factuals))
+    check_noise(noise)
     check_count("n_particles", n_particles)
     check_generators(rng, len(factuals))
     check_number("variance", variance)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Hashable
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla.errors import NoiseError, said, shown
+from rose_carla.errors import NoiseError, shown
 from rose_carla.noise import kernels, normals
+from rose_carla.noise.arguments import check_count, check_number, check_seed, check_states, numbers
 from rose_carla.noise.threads import share_out
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
-#: The largest value of a state: more would overflow. And the most noisy versions or kernels of anything.
-_LARGEST, _MOST = 1e300, 10**9
 #: Squares of wider kernels overflow.
 _WIDEST = 1e150
 
@@ -85,6 +83,7 @@ class Density:
             raise NoiseError("The rows of a density must not hold missing or infinite values.")
         check_number("ridge", self.ridge)
         check_count("max_points", self.max_points, least=2)
+        check_seed(self.seed)
         self.n_rows_, width = rows.shape
         self.factor_ = self._factor(self.n_rows_, width)
         with np.errstate(over="ignore", invalid="ignore"):  # told below
@@ -109,7 +108,16 @@ class Density:
 
     @classmethod
     def of(cls, mlmodel: MLModel, outcome: int | None = None, **options: object) -> Density:
-        """Density of the training rows of a model's data set, of one outcome only if given."""
+        """Density of the training rows of a model's data set, of one outcome only if given.
+
+        Raises
+        ------
+        NoiseError
+            If there is no such model or outcome, or the parameters cannot be used.
+        """
+        _check_model(mlmodel)
+        if outcome is not None and (not isinstance(outcome, (int, np.integer)) or outcome not in (0, 1)):
+            raise NoiseError(f"outcome is 0, 1 or None, got {shown(outcome)}.")
         frame = mlmodel.data.df_train
         if outcome is not None:
             frame = frame[frame[mlmodel.data.target] == outcome]
@@ -118,6 +126,7 @@ class Density:
     @property
     def width(self) -> int:
         """Number of features."""
+        self._check_fitted()
         return self.points_.shape[1]
 
     def _to_own(self, states: np.ndarray) -> np.ndarray:
@@ -236,7 +245,7 @@ class Density:
         )
 
 
-_densities: weakref.WeakKeyDictionary[MLModel, dict[Hashable, Density]] = weakref.WeakKeyDictionary()
+_densities: weakref.WeakKeyDictionary[MLModel, dict[str, Density]] = weakref.WeakKeyDictionary()
 
 
 def density_of(
@@ -247,53 +256,22 @@ def density_of(
     outcome: int | None = None,
 ) -> Density:
     """:meth:`Density.of`, fitted once for each model and settings: recourse is planned and judged with the same."""
+    _check_model(mlmodel)
     fitted = _densities.setdefault(mlmodel, {})
-    key = (bandwidth, ridge, max_points, outcome)
+    key = repr((bandwidth, ridge, max_points, outcome))  # what cannot be hashed is refused when it is fitted
     if key not in fitted:
         fitted[key] = Density.of(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
     return fitted[key]
 
 
+def _check_model(mlmodel: object) -> None:
+    if not isinstance(mlmodel, MLModel):
+        raise NoiseError(f"Expected a CARLA model, got {shown(mlmodel)}: make one with models.wrap.")
+
+
 def _measurable(own: np.ndarray) -> np.ndarray:
     """Beyond 1e100 deviations no weight changes any more, but squares would overflow."""
     return own.clip(-1e100, 1e100)
-
-
-def check_states(states: np.ndarray, width: int | None = None) -> np.ndarray:
-    """``states`` as a contiguous array of shape (b, width), or an error that says what is wrong with it."""
-    states = np.ascontiguousarray(numbers("States", states))
-    if states.ndim != 2 or (width is not None and states.shape[1] != width):
-        raise NoiseError(f"Expected states of shape (b, {'d' if width is None else width}), got {states.shape}.")
-    if len(states) == 0:
-        raise NoiseError("The batch of states is empty.")
-    largest = max(states.max(initial=0.0), -states.min(initial=0.0))
-    if not np.isfinite(largest):
-        raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
-    if largest > _LARGEST:
-        raise NoiseError(f"States hold values beyond {_LARGEST:g}: encode them first, features are scaled to [0, 1].")
-    return states
-
-
-def numbers(what: str, values: object) -> np.ndarray:
-    """``values`` as an array of numbers, or an error that names ``what`` is none."""
-    try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise NoiseError(f"{what} have to be an array of numbers: {said(error)}") from error
-
-
-def check_number(name: str, value: object, zero: bool = True) -> None:
-    """Refuse what is no finite number above 0, or from 0 on."""
-    known = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not known or not 0 <= float(value) < np.inf or (value == 0 and not zero):  # type: ignore[arg-type]
-        wanted = "and not negative" if zero else "above 0"
-        raise NoiseError(f"{name} has to be a finite number {wanted}, got {shown(value)}.")
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no whole number of at least ``least``, or more than fits into memory."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= _MOST:
-        raise NoiseError(f"{name} has to be a whole number of at least {least}, at most {_MOST:,}, got {shown(value)}.")
 
 
 def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:

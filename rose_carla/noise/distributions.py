@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
-from rose_carla.errors import NoiseError
-from rose_carla.noise.density import Density, check_count, check_states, numbers
-
-#: One generator for all states, or one for each entry of the first axis: then a row's noise depends on its own alone.
-Randomness = np.random.Generator | Sequence[np.random.Generator]
-
-
-class SharedGenerators(list[np.random.Generator]):
-    """Generators each of which serves several consecutive states: the particles of one plan."""
-
+from rose_carla.errors import NoiseError, shown
+from rose_carla.noise.arguments import Randomness, check_count, check_generators, check_states, numbers
+from rose_carla.noise.density import Density
 
 #: Numbers held at once while moments are computed: 64 MB.
 _NUMBERS = 8_000_000
@@ -88,6 +81,8 @@ class PlausibleNoise:
     """
 
     def __init__(self, density: Density) -> None:
+        if not isinstance(density, Density):
+            raise NoiseError(f"Plausible noise needs a Density, such as density_of(mlmodel), got {shown(density)}.")
         self.density = density
 
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
@@ -135,6 +130,12 @@ class PlausibleNoise:
             yield rows, weights, means, self.density.component_covariance(spread[rows])
 
 
+def check_noise(noise: Noise) -> None:
+    """Refuse what is no noise, or only the class of one."""
+    if isinstance(noise, type) or not callable(getattr(noise, "sample", None)):
+        raise NoiseError(f"Expected a noise, GaussianNoise() or PlausibleNoise(density), got {shown(noise)}.")
+
+
 def _checked(
     states: np.ndarray, variance: float | np.ndarray, n_samples: int = 1, density: Density | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -164,11 +165,3 @@ def _normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
     for i, generator in enumerate(rng):
         generator.standard_normal(out=normals[i * each : (i + 1) * each])
     return normals
-
-
-def check_generators(rng: Randomness, n: int) -> None:
-    """One generator, or exactly one for each of ``n`` entries."""
-    if isinstance(rng, np.random.Generator) or (isinstance(rng, SharedGenerators) and n % len(rng) == 0):
-        return
-    if len(rng) != n:
-        raise NoiseError(f"Expected one generator, or one for each of {n} entries, got {len(rng)} generators.")

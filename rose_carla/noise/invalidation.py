@@ -8,8 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from rose_carla.errors import NoiseError, shown
 from rose_carla.noise.accumulated import execute
-from rose_carla.noise.density import check_count, check_states
-from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, Randomness, check_generators
+from rose_carla.noise.arguments import (
+    Randomness,
+    check_count,
+    check_generators,
+    check_plans,
+    check_seed,
+    check_states,
+    numbers,
+)
+from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, check_noise
 from scipy.special import ndtr, ndtri
 
 #: From rows (n, d) to whether each is classified favourably.
@@ -77,8 +85,11 @@ def wilson_interval(
     """
     if not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
         raise NoiseError(f"confidence has to be between 0 and 1, got {shown(confidence)}.")
+    counted, n_samples = numbers("Failures", failures), numbers("Numbers of samples", n_samples)
+    if not ((n_samples >= 1) & (counted >= 0) & (counted <= n_samples)).all():
+        raise NoiseError("An interval needs at least one sample, and no more failures than samples.")
     z = ndtri(0.5 + confidence / 2)
-    share = np.asarray(failures, dtype=float) / n_samples
+    share = counted / n_samples
     centre = share + z**2 / (2 * n_samples)
     half = z * np.sqrt(share * (1 - share) / n_samples + z**2 / (4 * n_samples**2))
     scale = 1 + z**2 / n_samples
@@ -122,6 +133,7 @@ def invalidation_rate(
     True
     """
     counterfactuals = check_states(counterfactuals)
+    check_noise(noise)
 
     def samples(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
         each = variance if np.ndim(variance) == 0 else np.asarray(variance)[rows]
@@ -147,8 +159,7 @@ def accumulated_invalidation_rate(
     Parameters as in :func:`~rose_carla.noise.accumulated.execute` and :func:`invalidation_rate`.
     """
     factuals = check_states(factuals)
-    if len(plans) != len(factuals):
-        raise NoiseError(f"Expected one plan for each of {len(factuals)} factuals, got {len(plans)}.")
+    check_plans(plans, len(factuals))
 
     def ends(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
         return execute(factuals[rows], plans[rows], noise, variance, action_unit, n, randomness)
@@ -165,18 +176,21 @@ def linear_invalidation_rate(
         \text{Gaussian: } \Phi\left(-\frac{v \cdot x + b}{s |v|}\right), \qquad
         \text{plausible: } \sum_j w_j\, \Phi\left(-\frac{v \cdot m_j + b}{\sqrt{v' C v}}\right)
     """
-    states, weights = check_states(states), np.asarray(weights, dtype=float)
-    if weights.shape != states.shape[1:] or not np.isfinite(weights).all() or not np.isfinite(bias):
+    states, weights, offset = check_states(states), numbers("Weights", weights), numbers("A bias", bias)
+    if weights.shape != states.shape[1:] or offset.ndim or not np.isfinite([*weights, offset]).all():
         raise NoiseError(f"Expected {states.shape[1]} finite weights and a finite bias, got weights {weights.shape}.")
+    # the rate is the same for a multiple of both; squares of large weights overflow, powers of two lose no bit
+    exponent = np.frexp(np.abs(weights).max())[1]
+    weights, offset = np.ldexp(weights, -exponent), np.ldexp(offset, -exponent)
     if isinstance(noise, GaussianNoise):
         spread = np.sqrt(np.einsum("bkk->bk", noise.covariance(states, variance))[:, 0])
-        return _not_above_zero(states @ weights + bias, spread * np.linalg.norm(weights))
+        return _not_above_zero(states @ weights + offset, spread * np.linalg.norm(weights))
     if not isinstance(noise, PlausibleNoise):
         raise NoiseError(f"No closed form is known for {type(noise).__name__}: use invalidation_rate.")
     rates = np.empty(len(states))
     for rows, shares, means, covariance in noise.components(states, variance):
         deviation = np.sqrt(np.einsum("k,bkl,l->b", weights, covariance, weights))
-        rates[rows] = (shares * _not_above_zero(means @ weights + bias, deviation[:, None])).sum(axis=1)
+        rates[rows] = (shares * _not_above_zero(means @ weights + offset, deviation[:, None])).sum(axis=1)
     return rates
 
 
@@ -186,8 +200,10 @@ def common_noise(seed: int | Sequence[int], rows: Iterable[int]) -> list[np.rand
     With it every method is judged on the same noise, row by row, also where some method has no counterfactual for
     some row.
     """
-    seeds = [int(each) for each in np.atleast_1d(seed)]
-    return [np.random.default_rng([*seeds, int(row)]) for row in rows]
+    seeds, rows = np.atleast_1d(np.asarray(seed, dtype=object)).tolist(), list(rows)
+    for each in (*seeds, *rows):
+        check_seed(each)
+    return [np.random.default_rng([*map(int, seeds), int(row)]) for row in rows]
 
 
 def _monte_carlo(
@@ -202,6 +218,10 @@ def _monte_carlo(
 
     How an entry's samples are cut depends on their number and width alone, so it sees the same noise in any batch.
     """
+    if not callable(favourable):
+        raise NoiseError(
+            f"The classifier has to be a function such as models.favourable(mlmodel), got {shown(favourable)}."
+        )
     n, width = shape
     check_count("n_samples", n_samples)
     check_generators(rng, n)

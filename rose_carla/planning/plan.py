@@ -31,7 +31,7 @@ class Success:
         return f"{self.probability:.0%} ({self.lower:.0%} to {self.upper:.0%})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one answer to whether they are equal
 class PlanStep:
     """One action of a plan.
 
@@ -66,7 +66,7 @@ class PlanStep:
         return f"change {self.feature} from {self.before} to {self.after}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Recourse for one person.
 

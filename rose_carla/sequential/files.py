@@ -33,15 +33,16 @@ def write(
     mlmodel: MLModel,
 ) -> None:
     """Write a policy; ``about`` has to be made of plain values."""
+    where = named(path)
     header = {**about, "format": FORMAT, "features": mlmodel.feature_input_order}
     arrays = {f"weights.{name}": tensor.numpy() for name, tensor in policy.state_dict().items()}
     arrays["log"] = np.array([dataclasses.astuple(update) for update in log]).reshape(len(log), -1)
     arrays["fingerprint"] = fingerprint(mlmodel)
     arrays["about"] = np.array(json.dumps(header))
     try:
-        cache.write(Path(path), _KEY, arrays)
+        cache.write(where, _KEY, arrays)
     except OSError as error:
-        raise PlanError(f"The policy cannot be written to {os.fspath(path)!r}: {error}.") from error
+        raise PlanError(f"The policy cannot be written to {str(where)!r}: {error.strerror or error}.") from error
 
 
 def read(
@@ -56,13 +57,13 @@ def read(
     ModelError
         If the model is none.
     """
-    where = os.fspath(path)
+    where = str(named(path))
     if not isinstance(mlmodel, MLModel):
         raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
     if not os.path.exists(where):
         raise PlanError(f"There is no file {where!r}.")
     try:
-        arrays = cache.read(Path(path), _KEY)
+        arrays = cache.read(Path(where), _KEY)
         about = json.loads(str(arrays.pop("about")))
         found, features, known = about["format"], about["features"], _predictions(arrays.pop("fingerprint"))
         made, about["slope"], about["settings"] = about["method"], _slope(about["slope"]), dict(about["settings"])
@@ -86,6 +87,20 @@ def read(
     if known.shape != here.shape or not (np.abs(known - here) <= _CLOSE).all():
         raise PlanError(f"{where!r} was trained for another model: this one predicts otherwise. Train a new policy.")
     return about, weights, log
+
+
+def named(path: str | os.PathLike[str]) -> Path:
+    """The path of a policy's file.
+
+    Raises
+    ------
+    PlanError
+        If it is none.
+    """
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise PlanError(f"A policy is kept in a file, name it by a text or a Path, not by {shown(path)}.") from error
 
 
 def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
