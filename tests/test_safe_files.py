@@ -114,6 +114,15 @@ def test_networks_that_carla_saved_run_nothing_either(name, compas, mark, tmp_pa
     assert not mark.exists()
 
 
+def test_networks_with_programs_would_run(tmp_path):
+    """Otherwise those tests would prove nothing."""
+    for name in ("torch", "a program while loading"):
+        mark, saved = tmp_path / f"{name} ran", tmp_path / name
+        HOSTILE[name][1](mark, saved)
+        torch.load(saved, weights_only=False)
+        assert mark.exists()
+
+
 def test_arrays_that_joblib_has_not_written_are_refused(tmp_path):
     wrapper = NumpyArrayWrapper(np.ndarray, (1,), "C", np.dtype(float))
     wrapper.read_array = bytearray
@@ -142,6 +151,7 @@ def test_the_source_has_no_way_to_run_what_is_in_a_file():
                     assert ast.unparse(keyword.value) == "False"
     assert found <= {
         ("compat/unpickling.py", "import"),  # CARLA's own files, and nothing but networks in them
+        ("compat/guarded.py", "import"),
         ("compat/unpickling.py", "torch.load"),
         ("compat/keras_files.py", "import"),  # only the name of the error
         ("compat/importer.py", "exec"),  # CARLA's own modules

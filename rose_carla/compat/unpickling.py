@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import collections
 import importlib
 import inspect
 import io
+import math
 import os
 import pickle
 import sys
@@ -16,22 +16,22 @@ from typing import Any
 import numpy as np
 import torch
 from joblib.numpy_pickle import NumpyArrayWrapper, NumpyUnpickler
+from rose_carla.compat.guarded import OPERATIONS, STAND_INS, Guard, plain, refused
 from rose_carla.errors import said
 
-#: What tensors, numbers of numpy and the state of optimisers are made of.
-_ALLOWED = (
+#: What tensors and the state of optimisers are made of.
+_OF_NETWORKS = (
     torch._utils._rebuild_parameter,
     torch._utils._rebuild_tensor_v2,
     torch.device,
     torch.Size,
-    np.float64(0).__reduce__()[0],
-    np.dtype,
-    codecs.encode,
     collections.OrderedDict,
     collections.defaultdict,
     dict,
     set,
 )
+#: Where layers, optimisers and CARLA's networks are. Elsewhere in torch there are some that run what they hold.
+_HOMES = ("torch.nn.modules.", "torch.optim.", "carla.")
 #: What forests of scikit-learn and xgboost are made of; those packages are imported when one of them is loaded.
 _OF_FORESTS = {
     "sklearn.ensemble._forest": ("RandomForestClassifier",),
@@ -39,35 +39,40 @@ _OF_FORESTS = {
     "sklearn.tree._tree": ("Tree",),
     "xgboost.sklearn": ("XGBClassifier",),
     "xgboost.core": ("Booster",),
-    "numpy": ("dtype", "ndarray"),
-    "numpy.core.multiarray": ("_reconstruct", "scalar"),
-    "numpy._core.multiarray": ("_reconstruct", "scalar"),
-    "_codecs": ("encode",),  # bytes in arrays of objects, as older joblib writes them
+    "numpy": ("ndarray",),
+    "numpy.core.multiarray": ("_reconstruct",),
+    "numpy._core.multiarray": ("_reconstruct",),
     "collections": ("OrderedDict",),
-    "builtins": ("bytearray",),
 }
 #: What joblib tells about an array.
 _OF_ARRAYS = {"subclass", "shape", "order", "dtype", "allow_mmap", "numpy_array_alignment_bytes"}
+_Joblib: Any = NumpyUnpickler
 #: How a zip file starts.
 _ZIP = b"PK\x03\x04"
 
 
-class _Unpickler(pickle.Unpickler):
+class _NetworkUnpickler(Guard):
     """Finds layers, optimisers, tensors and numbers of modules that are loaded already; nothing is imported for it."""
 
+    whole = "a network"
+    functions = _OF_NETWORKS
+    dispatch = {**Guard.dispatch, **OPERATIONS}
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in STAND_INS:
+            return STAND_INS[module, name]
         known = sys.modules.get("builtins" if module == "__builtin__" else module)
         found = getattr(known, name, None)
         part = isinstance(found, type) and issubclass(found, (torch.nn.Module, torch.optim.Optimizer))
         storage = module == "torch" and name.endswith("Storage")
-        if part or storage or any(found is each for each in _ALLOWED):
+        if (part and f"{found.__module__}.".startswith(_HOMES)) or storage:
             return found
-        raise pickle.UnpicklingError(
-            f"The file holds {module}.{name}, which is no part of a network: it is not loaded."
-        )
+        if any(found is each for each in _OF_NETWORKS):
+            return found
+        raise refused(f"{module}.{name}", self.whole)
 
 
-_RESTRICTED = SimpleNamespace(Unpickler=_Unpickler, __name__=__name__)
+_RESTRICTED = SimpleNamespace(Unpickler=_NetworkUnpickler, __name__=__name__)
 
 
 def load(file: Any, *arguments: Any, **options: Any) -> Any:
@@ -101,23 +106,35 @@ class _Array(NumpyArrayWrapper):
     """An array in a file of joblib. What it holds, if that is objects, is a pickle of its own."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if not set(state) <= _OF_ARRAYS or not isinstance(state["dtype"], np.dtype):
+        if not set(state) <= _OF_ARRAYS:
             raise pickle.UnpicklingError("The file holds an array that joblib has not written: it is not loaded.")
-        self.__dict__.update(state, subclass=np.ndarray)
+        self.__dict__.update(state, subclass=np.ndarray, dtype=plain(state["dtype"]))
 
     def read(self, unpickler: Any, *options: Any) -> Any:
-        return _forest(unpickler.file_handle) if self.dtype.hasobject else super().read(unpickler, *options)
+        if self.dtype.hasobject:
+            return _forest(unpickler.file_handle)
+        if math.prod(self.shape) * max(self.dtype.itemsize, 1) > unpickler.file_handle.getbuffer().nbytes:
+            raise pickle.UnpicklingError("The file holds an array that is larger than the file: it is not loaded.")
+        return super().read(unpickler, *options)
 
 
-class _ForestUnpickler(NumpyUnpickler):
+class _ForestUnpickler(_Joblib, Guard):
     """Finds trees, boosters, arrays and numbers."""
+
+    whole = "a forest"
+    dispatch = {**_Joblib.dispatch, **OPERATIONS}
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("joblib.numpy_pickle", "NumpyArrayWrapper"):
             return _Array
-        if name in _OF_FORESTS.get(module, ()):
-            return getattr(importlib.import_module(module), name)
-        raise pickle.UnpicklingError(f"The file holds {module}.{name}, which is no part of a forest: it is not loaded.")
+        if (module, name) in STAND_INS:
+            return STAND_INS[module, name]
+        if name not in _OF_FORESTS.get(module, ()):
+            raise refused(f"{module}.{name}", self.whole)
+        found = getattr(importlib.import_module(module), name)
+        if name in ("Tree", "_reconstruct"):
+            self.functions = (*self.functions, found)
+        return found
 
 
 def _forest(file: Any) -> Any:
