@@ -11,6 +11,7 @@ import re
 import sys
 import tracemalloc
 from pathlib import Path
+from unittest import mock
 
 import rose_carla
 import joblib
@@ -216,6 +217,20 @@ def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear
     with pytest.raises(PlanError) as refused:
         RoseOne.load(path, compas_linear)
     assert len(str(refused.value)) < 800
+
+
+def test_a_policy_takes_no_memory_for_a_network_that_is_not_in_it(policy, compas_linear, tmp_path):
+    with np.load(policy) as file:
+        arrays = {name: file[name] for name in file.files if name != "header"}
+    known = json.loads(str(arrays["about"]))
+    known["settings"]["ppo"]["hidden"] = 3000
+    path = tmp_path / "policy.npz"
+    cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
+    with (
+        mock.patch.object(policies, "ActorCritic", side_effect=AssertionError("the network was made")),
+        pytest.raises(PlanError, match="too few for 3,000 hidden units"),
+    ):
+        RoseOne.load(path, compas_linear)
 
 
 @pytest.mark.parametrize("odd", ODD_ARRAYS)

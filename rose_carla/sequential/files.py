@@ -71,7 +71,7 @@ def read(
         weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
     except cache.CacheError as error:
         raise PlanError(f"{where!r} is no policy that can be used: {error}.") from error
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
         raise PlanError(
             f"{where!r} is no policy that can be used: it is damaged or not one of ours, and lacks what policies have."
         ) from error
@@ -103,15 +103,19 @@ def named(path: str | os.PathLike[str]) -> Path:
         raise PlanError(f"A policy is kept in a file, name it by a text or a Path, not by {shown(path)}.") from error
 
 
-def fill(policy: ActorCritic, weights: Mapping[str, np.ndarray]) -> None:
-    """Put weights from a file into a policy."""
+def filled(weights: Mapping[str, np.ndarray], width: int, n_actions: int, hidden: int) -> ActorCritic:
+    """The policy of so many numbers, actions and hidden units that has weights from a file."""
     try:
+        if hidden**2 > sum(array.size for array in weights.values()):  # before so large a network takes memory
+            raise ValueError(f"they are too few for {hidden:,} hidden units")
+        policy = ActorCritic(width, n_actions, hidden)
         put_weights(policy, weights)
     except ValueError as error:
         raise PlanError(
             "The file is damaged or not one of ours, its weights do not fit the features and settings: "
             f"{said(error)} Train and save the policy anew."
         ) from error
+    return policy
 
 
 def fingerprint(mlmodel: MLModel) -> np.ndarray:

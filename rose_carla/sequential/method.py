@@ -279,10 +279,9 @@ class Sequential(Method):
         method.settings = replace(method.settings, fit=about["settings"].get("fit"))
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:
             raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
-        policy = ActorCritic(method.space.width, method.space.n, method.settings.learner().hidden)
-        files.fill(policy, weights)
         method.log_ = log
-        method._know(policy, about["slope"])
+        hidden = method.settings.learner().hidden
+        method._know(files.filled(weights, method.space.width, method.space.n, hidden), about["slope"])
         return method
 
 
