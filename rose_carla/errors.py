@@ -43,7 +43,7 @@ class ContractError(RoseCarlaError, AssertionError):
     """A recourse method does not keep CARLA's contract, or not its own claims."""
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
+def unknown_name(kind: str, name: object, known: Iterable[object]) -> str:
     """Sentence for an unknown ``name`` of some ``kind``, with the closest known name first.
 
     Examples
@@ -51,8 +51,8 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     >>> unknown_name("data set", "aduld", ["german", "adult"])
     "Unknown data set 'aduld': did you mean 'adult'? Known: 'adult', 'german'."
     """
-    known = sorted(known)
-    spelt = {each.lower(): each for each in known}
+    known = sorted(known, key=str)
+    spelt = {str(each).lower(): each for each in known}
     close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
     hint = f" did you mean {shown(spelt[close[0]])}?" if close else ""
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""

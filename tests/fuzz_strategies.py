@@ -29,6 +29,7 @@ COLUMNS = {
     "outlier": lambda rng, n: np.where(np.arange(n) == n // 2, 1e12, rng.random(n)),
     "single precision": lambda rng, n: rng.random(n).astype(np.float32),
     "nullable": lambda rng, n: pd.array(rng.integers(0, 9, n), dtype="Int64"),
+    "sparse": lambda rng, n: pd.arrays.SparseArray(rng.integers(0, 3, n) * 1.5),
     "zero and one": lambda rng, n: rng.integers(0, 2, n),
     "two": lambda rng, n: rng.choice(["no", "yes"], n),
     "several": lambda rng, n: rng.choice(["own", "rent", "free", "other"], n),
@@ -39,6 +40,8 @@ COLUMNS = {
     "category": lambda rng, n: pd.Categorical(rng.choice(["x", "y", "z"], n), categories=["z", "y", "x", "unused"]),
     "day": lambda rng, n: pd.Timestamp("2024-02-29") + pd.to_timedelta(rng.integers(0, 9, n), unit="D"),
     "mixed": lambda rng, n: rng.choice(np.array([1, "two", 3.5, None.__class__], dtype=object), n),
+    "bytes": lambda rng, n: rng.choice(np.array([b"lo", b"hi", b"\xff"], dtype=object), n),
+    "types": lambda rng, n: rng.choice(np.array([2**53 + 1, 0.5, -0.0, "0"], dtype=object), n),
     "tiny": lambda rng, n: rng.random(n) * 1e-300,
     "denormal": lambda rng, n: rng.integers(0, 9, n) * 5e-324,
     "too wide": lambda rng, n: np.where(np.arange(n) % 2, 1.7e308, -1.7e308),
@@ -47,10 +50,13 @@ COLUMNS = {
     "infinite": lambda rng, n: np.where(np.arange(n) == n // 2, -np.inf, rng.random(n)),
     "complex": lambda rng, n: rng.random(n) + 1j,
     "lists": lambda rng, n: pd.Series([[i] for i in range(n)], dtype=object),
+    "equal": lambda rng, n: np.resize(np.array([1, True, 1.0], dtype=object), n),
+    "zeros": lambda rng, n: np.resize(np.array([0.0, -0.0], dtype=object), n),
+    "same text": lambda rng, n: np.resize(np.array([1, "1"], dtype=object), n),
     "names": lambda rng, n: np.array([f"person {i}" for i in range(n)], dtype=object),
 }
-SOUND = tuple(COLUMNS)[:17]
-NUMBERS, CATEGORIES = SOUND[:9], SOUND[9:]
+SOUND = tuple(COLUMNS)[:21]
+NUMBERS, CATEGORIES = SOUND[:10], SOUND[10:]
 #: From a kind of outcome to its values, for whether each is favourable, and the favourable one.
 TARGETS: dict[str, tuple[Any, Any]] = {
     "whole": (lambda good: good.astype(int), 1),
@@ -62,6 +68,7 @@ TARGETS: dict[str, tuple[Any, Any]] = {
     "other": (lambda good: good.astype(int), 2),
     "missing": (lambda good: np.where(good, 1.0, np.nan), 1.0),
     "unhashable": (lambda good: good.astype(int), [1]),
+    "lists": (lambda good: pd.Series([[int(each)] for each in good], dtype=object), 1),
 }
 #: From a kind of row labels to the labels.
 LABELS = {
@@ -133,7 +140,7 @@ def tables(draw: Any, broken: bool = False, most: int = 60) -> Table:
     options: dict[str, Any] = {}
     if width > 1 and draw(st.booleans()):
         options["immutables"] = names[1::3]
-    balances, labels, targets = ["half", "rare", "pair"], list(LABELS)[:-2], list(TARGETS)[:-3]
+    balances, labels, targets = ["half", "rare", "pair"], list(LABELS)[:-2], list(TARGETS)[:-4]
     odd = draw(st.sampled_from(["n", "balance", "labels", "target", "column", "name", "options"])) if broken else None
     if odd == "n":
         n = draw(st.sampled_from([0, 1, 2, 3, 4, 5]))
@@ -142,7 +149,7 @@ def tables(draw: Any, broken: bool = False, most: int = 60) -> Table:
     elif odd == "labels":
         labels = list(LABELS)[-2:]
     elif odd == "target":
-        targets = list(TARGETS)[-3:]
+        targets = list(TARGETS)[-4:]
     elif odd == "column":
         chosen[-1] = draw(st.sampled_from(list(COLUMNS)[len(SOUND) :]))
     elif odd == "name":
@@ -186,6 +193,9 @@ _ODD_OPTIONS: list[dict[str, Any]] = [
     {"favourable": None},
     {"favourable": np.nan},
     {"favourable": pd.Series([1, 0])},
+    {"favourable": [1, 1, 0] * 20},
+    {"favourable": np.array([1, 0, 1, 1] * 10)},
+    {"favourable": (1, 0, 0) * 8},
     {"target": "Outcome"},
 ]
 

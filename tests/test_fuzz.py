@@ -50,6 +50,8 @@ def check_data(table):
     options = {"name": "fuzz", "favourable": fuzz.TARGETS[table.target][1], **table.options}
     data = datasets.from_frame(frame, options.pop("target", "outcome"), **options)
     pd.testing.assert_frame_equal(frame, kept)
+    favourable = options.get("favourable")
+    assert data.df[data.target].tolist() == [int(value == favourable) for value in frame["outcome"].tolist()]
     features = data.df.drop(columns=data.target)
     assert data.df.columns.is_unique
     assert data.df.index.equals(frame.index)
@@ -60,6 +62,9 @@ def check_data(table):
     back = data.inverse_transform(data.df)
     for feature in data.categorical:
         assert back[feature].tolist() == frame[feature].tolist()
+    gaps, some = np.arange(len(features)) % 3 == 0, features.astype(float)
+    some.iloc[gaps] = np.nan
+    assert data.inverse_transform(some).isna().all(axis=1).tolist() == gaps.tolist()
     for feature in data.continuous:
         numbers = frame[feature].to_numpy(dtype=float)
         np.testing.assert_allclose(back[feature], numbers, rtol=1e-5, atol=1e-6 * np.ptp(numbers))

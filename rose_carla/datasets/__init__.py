@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 from rose_carla.datasets import adult, compas, german
 from rose_carla.datasets.csv_files import from_csv
 from rose_carla.datasets.dataset import Dataset, from_frame
@@ -16,7 +17,7 @@ from rose_carla.datasets.encoding import (
     valid_encodings,
 )
 from rose_carla.datasets.schema import Schema
-from rose_carla.errors import DataError, unknown_name
+from rose_carla.errors import DataError, shown, unknown_name
 
 __all__ = [
     "NAMES",
@@ -69,10 +70,12 @@ def load(
     >>> datasets.load("adult", all_actionable=True).immutables
     []
     """
-    if name not in NAMES:
+    if not isinstance(name, str) or name not in NAMES:
         raise DataError(unknown_name("data set", name, NAMES))
-    if form not in german.SCHEMAS:
+    if not isinstance(form, str) or form not in german.SCHEMAS:
         raise DataError(unknown_name("form", form, german.SCHEMAS))
+    if not isinstance(all_actionable, int | np.bool_):
+        raise DataError(f"all_actionable has to be True or False, got {shown(all_actionable)}.")
     if name != "german" and form != "coded":
         raise DataError(f"Only 'german' has more than one form, not {name!r}.")
     if name == "german":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.errors import DataError, said
+from rose_carla.errors import DataError, said, shown
 
 #: How files are packed, by the end of their names.
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zip": "zip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
@@ -18,13 +18,18 @@ _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zip": "zip", ".xz": "xz", ".zst": "zs
 
 def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
     """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
-    name, end = os.path.splitext(os.path.basename(path))
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise DataError(
+            f"Expected the path of a CSV file, got {shown(path)}: read anything else with pandas and use from_frame."
+        )
+    called = os.fspath(path)
+    name, end = os.path.splitext(os.path.basename(called))
     options.setdefault("name", name)
     try:
-        content = Path(path).read_bytes()
+        content = Path(called).read_bytes()
     except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read {os.fspath(path)!r}: {said(error)}") from error
-    return from_frame(read_table(content, os.fspath(path), _PACKED.get(end)), target, **options)
+        raise DataError(f"Cannot read {called!r}: {said(error)}") from error
+    return from_frame(read_table(content, called, _PACKED.get(end)), target, **options)
 
 
 def read_table(content: bytes, called: str, packed: str | None = None) -> pd.DataFrame:

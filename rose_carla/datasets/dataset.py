@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
-from rose_carla.datasets.encoding import nearest_valid
+from rose_carla.datasets.categories import as_text, check_text, originals, restored
+from rose_carla.datasets.encoding import check_encoded, nearest_valid
 from rose_carla.datasets.labels import check_labels
 from rose_carla.datasets.schema import Schema
-from rose_carla.datasets.values import check_encoded_names, check_numbers, check_values, outcome
+from rose_carla.datasets.values import check_encoded_names, check_numbers, check_rows, check_values, dense, outcome
 from rose_carla.errors import DataError, said, shown, unknown_name
 from sklearn.model_selection import train_test_split
 
@@ -56,6 +57,9 @@ class Dataset(DataCatalog):
         seed: int = 0,
         originals: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        check_rows(raw, (*schema.features, schema.target), "Raw rows", "columns")
+        raw = dense(raw, schema.features)
+        check_text(raw, schema)
         self.schema = schema
         self.originals = dict(originals or {})
         self._raw = raw
@@ -68,7 +72,7 @@ class Dataset(DataCatalog):
             train, test = train_test_split(
                 rows, test_size=test_size, random_state=seed, stratify=raw[schema.target].to_numpy()
             )
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise DataError(
                 f"Cannot split {len(raw)} rows into train and test with test_size={shown(test_size)}: {said(error)} "
                 "Each outcome needs at least one row on either side."
@@ -114,14 +118,14 @@ class Dataset(DataCatalog):
         DataError
             If features, numbers or categories are missing or unknown.
         """
-        missing = [feature for feature in self.schema.features if feature not in df.columns]
-        if missing:
-            raise DataError(f"Raw rows lack the features {', '.join(missing[:5])}.")
-        raw = df.copy()
+        check_rows(df, self.schema.features, "Raw rows", "features")
+        if len(df) == 0:
+            return self.transform(self._raw.head(1).reindex(columns=df.columns)).head(0).set_axis(df.index, axis=0)
+        raw = dense(df, self.schema.features).copy()
         for feature in self.schema.continuous:
             check_numbers(raw[feature])
         for feature in self.schema.categorical:
-            raw[feature] = _as_text(raw[feature])
+            raw[feature] = as_text(raw[feature])
             known = self.encoder.categories_[self.schema.categorical.index(feature)]
             strange = sorted(set(raw[feature]) - set(known))
             if strange:
@@ -133,18 +137,34 @@ class Dataset(DataCatalog):
 
         An encoding between two categories is read as the nearer one; numbers of features that hold whole numbers are
         freed from rounding errors, but not rounded.
+
+        Raises
+        ------
+        DataError
+            If columns are missing or twice, or hold anything but numbers.
         """
-        missing = [c for c in self._df.columns if c != self.target and c not in df.columns]
-        if missing:
-            raise DataError(f"Encoded rows lack the columns {', '.join(missing[:5])}.")
-        complete = df[[c for c in df.columns if c != self.target]].notna().all(axis=1)
-        raw = super().inverse_transform(nearest_valid(self, df[complete]))
+        columns = [column for column in self._df.columns if column != self.target]
+        encoded = check_encoded(df, columns)
+        if np.isinf(encoded).any():
+            raise DataError("Encoded rows hold infinite values: drop those rows.")
+        complete = ~np.isnan(encoded).any(axis=1)
+        df = dense(df, columns)
+        if complete.all() and len(df):
+            return self._decoded(df)
+        # rows are put back by position: labels may occur twice
+        some = df[complete] if complete.any() else self._df.head(1).reindex(columns=df.columns)
+        raw = self._decoded(some).set_axis(np.flatnonzero(complete) if complete.any() else [-1], axis=0)
+        return raw.reindex(range(len(df))).set_axis(df.index, axis=0)
+
+    def _decoded(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Raw units for rows that are complete."""
+        raw = super().inverse_transform(nearest_valid(self, df))
         for feature in self._whole:
             nearest = raw[feature].round()
             raw[feature] = raw[feature].where((raw[feature] - nearest).abs() > 1e-6, nearest)
         for feature, values in self.originals.items():
-            raw[feature] = raw[feature].map(values)
-        return raw if complete.all() else raw.reindex(df.index)
+            raw[feature] = restored(raw[feature], values)
+        return raw
 
 
 def from_frame(
@@ -195,6 +215,7 @@ def from_frame(
     ['income', 'loan', 'home_rent']
     """
     _check_columns(frame, target)
+    frame = dense(frame, frame.columns)
     continuous, categorical = _roles(frame, target, continuous, categorical)
     immutables = tuple(_listed("immutables", immutables))
     if not isinstance(name, str) or not name:
@@ -209,31 +230,17 @@ def from_frame(
     table = frame[[column for column in frame.columns if column in features or column == target]].copy()
     check_values(table, schema)
     table[target] = outcome(table[target], favourable)
-    originals = {}
+    values = {feature: originals(table[feature]) for feature in categorical}
     for feature in categorical:
-        values = {str(value): value for value in _one_by_one(table[feature]).unique()}
-        if len(values) < table[feature].nunique():
-            raise DataError(f"Different values of {feature!r} look the same as text: make them one type.")
-        if any(text is not value and text != value for text, value in values.items()):
-            originals[feature] = values
-        table[feature] = _as_text(table[feature])
+        table[feature] = as_text(table[feature])
     check_encoded_names(table, schema)
-    return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
+    no_text = {feature: found for feature, found in values.items() if found is not None}
+    return Dataset(table, schema, test_size=test_size, seed=seed, originals=no_text)
 
 
 def _check_seed(seed: Any) -> None:
     if not isinstance(seed, int | np.integer) or not 0 <= seed <= LARGEST_SEED:
         raise DataError(f"seed has to be a whole number from 0 to {LARGEST_SEED}, got {shown(seed)}.")
-
-
-def _as_text(values: pd.Series) -> pd.Series:
-    """Categories as text, each for itself: of a column of days pandas writes the time only if some day has one."""
-    return _one_by_one(values).astype(str).astype(object)
-
-
-def _one_by_one(values: pd.Series) -> pd.Series:
-    """Numbers as they are, of anything else the objects: pandas 1 takes days for numpy's, whose text is another."""
-    return values if types.is_numeric_dtype(values) else values.astype(object)
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -246,7 +253,7 @@ def _check_columns(frame: pd.DataFrame, target: str) -> None:
     if odd:
         found = ", ".join(map(shown, odd[:5]))
         raise DataError(f"Column names have to be text, got {found}: rename with frame.columns = [...].")
-    if target not in frame.columns:
+    if not isinstance(target, str) or target not in frame.columns:
         raise DataError(unknown_name("target column", target, frame.columns))
     check_labels(frame, "frame")
 

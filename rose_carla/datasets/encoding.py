@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
+from rose_carla.datasets.values import check_rows, is_missing, numbers
+from rose_carla.errors import DataError, said, shown
 
 
 def encoded_columns(data: DataCatalog) -> dict[str, list[str]]:
@@ -56,8 +58,18 @@ def mutable_columns(data: DataCatalog, columns: Sequence[str]) -> np.ndarray:
 
 
 def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarray) -> np.ndarray:
-    """``rows`` over encoded ``columns`` with every categorical feature at its nearest valid encoding; NaN stays."""
-    projected = np.array(rows, dtype=float)
+    """``rows`` over encoded ``columns`` with every categorical feature at its nearest valid encoding; NaN stays.
+
+    Raises
+    ------
+    DataError
+        If ``rows`` are no array of numbers with one column for each of ``columns``.
+    """
+    projected = _numbers(rows)
+    if projected.ndim != 2 or projected.shape[1] != len(columns):
+        raise DataError(
+            f"Rows over {len(columns)} columns have to be an array (n, {len(columns)}), got {projected.shape}."
+        )
     groups = feature_groups(data, columns)
     for feature in data.categorical:
         if feature not in groups:
@@ -72,6 +84,41 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
     return projected
 
 
+def _numbers(rows: np.ndarray) -> np.ndarray:
+    """A copy of ``rows`` as real numbers."""
+    try:
+        if np.asarray(rows).dtype.kind not in "cmM":  # numpy would cut complex numbers, and count days
+            return np.array(rows, dtype=float)
+        why = "they are days or complex."
+    except Exception as error:  # words, ragged lists
+        why = said(error)
+    raise DataError(f"Encoded rows have to be real numbers: {why}")
+
+
+def check_encoded(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Numbers (n, d) of encoded ``columns``, NaN where some are missing.
+
+    Raises
+    ------
+    DataError
+        If columns are missing or twice, or hold anything but real numbers.
+    """
+    check_rows(rows, columns, "Encoded rows", "columns")
+    some = rows[list(columns)]
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in some.dtypes):
+        return some.to_numpy(dtype=float)
+    encoded = np.full(some.shape, np.nan)
+    for position, column in enumerate(columns):
+        encoded[:, position] = numbers(some[column])
+        odd = np.flatnonzero(np.isnan(encoded[:, position]) & ~is_missing(some[column]))
+        if len(odd):
+            raise DataError(
+                f"Encoded rows have to be real numbers, but {column!r} is {shown(some[column].iloc[odd[0]])} in row "
+                f"{shown(some.index[odd[0]])}."
+            )
+    return encoded
+
+
 def valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
     """Every valid encoding (c, width) of a categorical feature over the columns of it that are there."""
     if data._identity_encoding:
@@ -82,9 +129,16 @@ def valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
 
 
 def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:
-    """``encoded`` with every categorical feature moved to the nearest valid encoding; NaN rows stay NaN."""
+    """``encoded`` with every categorical feature moved to the nearest valid encoding; NaN rows stay NaN.
+
+    Raises
+    ------
+    DataError
+        If encoded columns of a categorical feature are missing or twice, or hold anything but real numbers.
+    """
     columns = [column for group in encoded_columns(data).values() for column in group]
+    rows = check_encoded(encoded, columns)
     valid = encoded.copy()
     if columns:
-        valid[columns] = project_categories(data, columns, encoded[columns].to_numpy(dtype=float))
+        valid[columns] = project_categories(data, columns, rows)
     return valid
