@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from rose_carla import datasets
 from cli_examples import people
 from rose_carla.cli.data import table
+from rose_carla.datasets import csv_files
 from rose_carla.datasets.csv_files import read_table
 from rose_carla.errors import DataError
 
@@ -28,6 +30,25 @@ def test_files_may_be_packed(end, tmp_path):
     path.write_bytes(b"a,b\n1,2\n")
     with pytest.raises(DataError, match=r"Cannot read .*\.$"):
         datasets.from_csv(path, "b")
+
+
+@pytest.mark.parametrize("end", ["gz", "zip", "bz2", "xz"])
+def test_what_unpacks_to_much_more_is_not_unpacked(end, tmp_path, monkeypatch):
+    path = tmp_path / f"zeros.csv.{end}"
+    pd.DataFrame(0, index=range(20_000), columns=["a", "b"]).to_csv(path, index=False)
+    assert path.stat().st_size < 1000
+    assert len(read_table(path.read_bytes(), "zeros", csv_files._PACKED[f".{end}"])) == 20_000
+    monkeypatch.setattr(csv_files, "_UNPACKED", 50_000)
+    monkeypatch.setattr(csv_files, "_RATIO", 10)
+    with pytest.raises(DataError, match="unpacks to more than 0 MB"):
+        datasets.from_csv(path, "b")
+
+
+def test_wide_tables_are_read():
+    names = ",".join(f"x{i}" for i in range(10_000))
+    assert read_table(f"{names}\n{names}\n".encode(), "wide").shape == (1, 10_000)
+    with pytest.raises(DataError, match="the column 'x7' twice"):
+        read_table(f"{names},x7\n".encode(), "wide")
 
 
 def test_errors_of_pandas_become_sentences(tmp_path):
