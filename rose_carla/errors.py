@@ -83,6 +83,9 @@ def said(error: BaseException) -> str:
     >>> said(ValueError("no columns\\n")), said(KeyError())
     ('no columns.', 'KeyError.')
     """
-    words = " ".join(str(error).split())
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # of somebody else's class, which cannot say it
+        words = ""
     words = words if len(words) <= _SAID else words[:_SAID] + " ..."
     return (words or type(error).__name__).rstrip(".") + "."

@@ -61,13 +61,20 @@ def check_folder(folder: Path) -> None:
     _check_name(folder)
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        try:
+            _try_writing(folder)
+        except FileNotFoundError:  # another process tried the same, and has just left nothing there
+            _try_writing(folder)
     finally:
         for each in missing:
             with contextlib.suppress(OSError):
                 each.rmdir()
+
+
+def _try_writing(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def _check_name(path: Path) -> None:
@@ -78,7 +85,7 @@ def _check_name(path: Path) -> None:
 def _keep_mode(old: Path, new: Path) -> None:
     """Let those who may use the old file, if there is one, use the new one; its owner always may."""
     try:
-        mode = old.stat().st_mode
+        mode = old.lstat().st_mode
     except FileNotFoundError:
         return
     if stat.S_ISREG(mode):

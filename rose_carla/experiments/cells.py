@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -147,9 +148,18 @@ class Recourse:
                 "seconds": seconds,
                 "found": int(np.isfinite(arrays["counterfactuals"]).all(axis=1).sum()),
                 "people": len(factuals),
-                "hyperparameters": settings.as_dict() if settings is not None else dict(entry(self.method).options),
+                "hyperparameters": _plain(settings.as_dict() if settings is not None else entry(self.method).options),
             },
         )
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON has them; a method of somebody else may have any."""
+
+    def other(value: Any) -> Any:
+        return value.item() if isinstance(value, np.generic) else str(value)
+
+    return dict(json.loads(json.dumps(dict(settings), default=other)))
 
 
 @dataclass(frozen=True)

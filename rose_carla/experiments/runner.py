@@ -68,8 +68,9 @@ def run(
     found = {cell: result for cell in everything if (result := store.find(cell)) is not None}
     results: dict[Cell, Result] = {cell: result for cell, result in found.items() if _reusable(cell, result, backend)}
     missing = [cell for cell in everything if cell not in results]
-    if missing:
-        check_folder(store.folder)
+    store.check_places(missing)
+    if missing and logs is not None:
+        check_folder(logs)
     errors: dict[Cell, str] = {}
     with _Bar(missing, progress) as bar:
         first: list[Job] = [(cell, ()) for cell in missing if isinstance(cell, Recourse)]

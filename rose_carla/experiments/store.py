@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,21 @@ class Store:
             return None
         return result
 
+    def check_places(self, cells: Iterable[Cell]) -> None:
+        """Find out before hours of work whether cells can be kept.
+
+        Raises
+        ------
+        ExperimentError
+            If they cannot.
+        """
+        places = [self.path(cell) for cell in cells]
+        for folder in dict.fromkeys(place.parent for place in places):
+            check_folder(folder)
+        for place in places:
+            if place.is_dir():
+                raise ExperimentError(f"There is a folder {str(place)!r} in the place of a finished cell: remove it.")
+
     def keep(self, cell: Cell, result: Result) -> None:
         """Write a finished cell.
 
@@ -99,7 +115,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     try:
         with files.whole(path) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            # names of files, and what methods print, need not be text
+            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
     except OSError as error:
         raise ExperimentError(f"The file {str(path)!r} cannot be written: {error}.") from error
 

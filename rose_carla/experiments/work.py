@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from rose_carla.errors import said
 from rose_carla.experiments.cells import Cell, Result
 from threadpoolctl import threadpool_limits
 
@@ -47,7 +48,7 @@ class Outcome:
 
 def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
     """Run a cell on ``n_threads`` threads of our own loops."""
-    log = io.StringIO()
+    log = _Log()
     start = time.perf_counter()
     print(
         f"{time.strftime('%Y-%m-%d %H:%M:%S')} {cell.words}: on {socket.gethostname()}, threads {n_threads}", file=log
@@ -56,13 +57,20 @@ def work(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
     with threads(n_threads), _told_to(log):
         try:
             result = cell.run(*needed)
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
+        except (Exception, SystemExit) as raised:  # whatever a method does ends its own cell only
+            error = f"{type(raised).__name__}: {said(raised).rstrip('.')}"
             traceback.print_exc(file=log)
     seconds = time.perf_counter() - start
     about = "" if result is None else "".join(f"; {name} {value}" for name, value in result.about.items())
     print(f"{'finished' if result else 'failed'} after {seconds:.2f} s{about}", file=log)
     return Outcome(cell, result, error, log.getvalue(), seconds)
+
+
+class _Log(io.StringIO):
+    """A text that stays open: a method may close what it prints to."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 @contextlib.contextmanager
