@@ -73,7 +73,7 @@ def test_numbers_may_be_of_any_type(values):
         (lambda r: r.assign(home=["rent", "own", None, "own"]), "'home' is missing in row 2"),
         (lambda r: r.assign(home=["rent", "own", "zzz", "own"]), "Unknown category of 'home' 'zzz'"),
         (lambda r: r.assign(home=[Unwritable()] * 4), "no categories"),
-        (lambda r: r.assign(home=[Decimal("sNaN")] * 4), "no categories"),
+        (lambda r: r.assign(home=[Decimal("sNaN")] * 4), "no categories|Unknown category"),
         (lambda r: pd.concat([r, r[["income"]]], axis=1), "the column 'income' twice"),
         (lambda r: pd.concat([r, r[["home"]]], axis=1), "the column 'home' twice"),
         (lambda r: r.set_axis([*r.columns[:-1], 3], axis=1), "Raw rows lack the features sex"),
