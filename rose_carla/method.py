@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla.errors import ModelError
 from rose_carla.hyperparameters import Hyperparameters
 from rose_carla.models import encoded_rows, probability
+from rose_carla.models.contract import listed
 from rose_carla.noise import Claim
 
 
@@ -43,9 +43,7 @@ class Method(RecourseMethod):
             cls._DEFAULT_HYPERPARAMS = cls.settings_class.carla_defaults(cls._own_defaults)
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        if not isinstance(mlmodel, MLModel):
-            raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
-        super().__init__(mlmodel)
+        super().__init__(listed(mlmodel))
         self.settings = self.settings_class.of(hyperparams, self._own_defaults)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:

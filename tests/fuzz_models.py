@@ -33,7 +33,10 @@ class Odd(MLModel):
 
     def predict_proba(self, x: Any) -> Any:
         self.calls += 1
-        return ANSWERS[self.kind](self, np.asarray(x, dtype=float))
+        answer = ANSWERS[self.kind](self, np.asarray(x, dtype=float))
+        if self.kind == "changes its rows":
+            x *= 0
+        return answer
 
 
 def _both(chances: np.ndarray) -> np.ndarray:
@@ -55,6 +58,7 @@ ANSWERS = {
     "lists": lambda m, x: _both(_smooth(x)).tolist(),
     "tensor": lambda m, x: torch.tensor(_both(_smooth(x))),
     "frame": lambda m, x: pd.DataFrame(_both(_smooth(x)), index=[f"r{i}" for i in range(len(x))]),
+    "changes its rows": lambda m, x: _both(_smooth(x)),
     "saturated": lambda m, x: _both((x.mean(axis=1) > 0.5).astype(float)),
     "never": lambda m, x: _both(np.zeros(len(x))),
     "always": lambda m, x: _both(np.ones(len(x))),
@@ -78,10 +82,11 @@ ANSWERS = {
     "nothing": lambda m, x: None,
     "ragged": lambda m, x: [[0.5, 0.5], [1.0]],
     "complex": lambda m, x: _both(_smooth(x)) * (1 + 1j),
+    "huge": lambda m, x: [[10**400, 0]] * len(x),
 }
-FAIR = tuple(ANSWERS)[:9]
+FAIR = tuple(ANSWERS)[:10]
 #: What these say changes from call to call, so nothing can be promised but the form of the first answer.
-FICKLE = ("random", "drifting", "raises later", "torch raises", "torch NaN")
+FICKLE = ("random", "drifting", "raises later", "torch raises", "torch NaN", "torch pairs")
 
 
 class Stubborn(DecisionTreeClassifier):
@@ -100,7 +105,7 @@ def _torch(data: datasets.Dataset, last: torch.nn.Module | None = None) -> torch
 
 
 class Sulking(torch.nn.Module):
-    """A torch module that gives up on rows it does not know."""
+    """A torch module that gives up on rows it does not know, or on two of them."""
 
     def __init__(self, inner: torch.nn.Module, answer: str) -> None:
         super().__init__()
@@ -108,11 +113,51 @@ class Sulking(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        if self.calls > 2:
+        if self.answer == "pairs" and len(x) == 2:
+            raise KeyError("no pairs")
+        if self.answer != "pairs" and self.calls > 2:
             if self.answer == "raises":
                 raise RuntimeError("CUDA error: device-side assert triggered")
             return self.inner(x) * torch.nan
         return self.inner(x)
+
+
+class Greedy(torch.nn.Module):
+    """Probabilities (n, 2) of the rows, which are something else afterwards."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chances = torch.sigmoid(self.inner(x.clone()))
+        x *= 0
+        return torch.cat([1 - chances, chances], dim=1)
+
+
+class Then(torch.nn.Module):
+    """A module, and then something odd."""
+
+    def __init__(self, inner: torch.nn.Module, odd: Any) -> None:
+        super().__init__()
+        self.inner, self.odd = inner, odd
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.odd(self.inner(x))
+
+
+class Bare(Odd):
+    """A CARLA model around a torch module as it is, which nobody has wrapped."""
+
+    backend = "pytorch"
+
+    def __init__(self, data: datasets.Dataset, module: torch.nn.Module) -> None:
+        super().__init__(data, "smooth")
+        self.raw_model = module
+
+    def predict_proba(self, x: Any) -> Any:
+        with torch.no_grad():
+            return self.raw_model(torch.tensor(np.asarray(x, dtype=np.float32)))
 
 
 def _trained(data: datasets.Dataset, hidden: Any, *, seed: Any = 0, **changed: Any) -> MLModel:
@@ -133,9 +178,19 @@ MODELS = {
     "tree": lambda data: _fitted(data, DecisionTreeClassifier(max_depth=3, random_state=0)),
     "torch logit": lambda data: models.wrap(_torch(data), data, output="logit"),
     "torch probability": lambda data: models.wrap(_torch(data, torch.nn.Sigmoid()).double(), data),
+    "bare": lambda data: Bare(data, Greedy(_torch(data))),
+    "bare column": lambda data: Bare(data, _torch(data, torch.nn.Sigmoid())),
+    "bare flat": lambda data: Bare(data, torch.nn.Sequential(_torch(data, torch.nn.Sigmoid()), torch.nn.Flatten(0))),
+    "bare tuple": lambda data: Bare(data, Then(_torch(data), lambda values: (values, values))),
+    "bare nothing": lambda data: Bare(data, Then(_torch(data), lambda values: None)),
+    "torch truth": lambda data: models.wrap(Then(_torch(data), lambda values: values > 0), data, output="probability"),
+    "torch pairs": lambda data: models.wrap(Sulking(_torch(data), "pairs"), data, output="logit"),
     "torch raises": lambda data: models.wrap(Sulking(_torch(data), "raises"), data, output="logit"),
     "torch NaN": lambda data: models.wrap(Sulking(_torch(data), "NaN"), data, output="logit"),
     "stubborn": lambda data: _fitted(data, Stubborn(random_state=0)),
+    "column twice": lambda data: models.wrap(
+        torch.nn.Linear(2, 1), data, feature_order=[data.df.columns[0]] * 2, output="logit"
+    ),
     "a class": lambda data: models.wrap(LogisticRegression, data),
     "not fitted": lambda data: models.wrap(LogisticRegression(), data),
     "no model": lambda data: "ann",
@@ -147,7 +202,7 @@ MODELS = {
     "half a row": lambda data: _trained(data, (), batch_size=2.5),
     "long seed": lambda data: _trained(data, (), seed=2**64),
 }
-GOOD_MODELS = tuple(MODELS)[:6]
+GOOD_MODELS = tuple(MODELS)[:7]
 
 
 def build_model(kind: str, data: datasets.Dataset) -> Any:

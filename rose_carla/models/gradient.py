@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import torch
 from carla.models.api import MLModel
-from rose_carla.errors import ModelError
+from rose_carla.errors import ModelError, RoseCarlaError, said
+from rose_carla.models.contract import feature_order
+from rose_carla.models.network import Network
 
 #: From encoded rows (n, d) as a tensor to logits (n,).
 Logit = Callable[[torch.Tensor], torch.Tensor]
@@ -34,7 +36,8 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     Raises
     ------
     ModelError
-        If the model cannot be differentiated.
+        If the model cannot be differentiated; from the function, if the model raises or returns anything else than
+        probabilities (n, 2).
 
     Examples
     --------
@@ -45,6 +48,7 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     >>> torch.autograd.grad(models.logit(model)(rows).sum(), rows)[0].shape
     torch.Size([1, 7])
     """
+    width = len(feature_order(mlmodel))
     module = mlmodel.raw_model
     if mlmodel.backend != "pytorch" or not isinstance(module, torch.nn.Module):
         raise ModelError(
@@ -56,24 +60,55 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     if parameter is None:
         raise ModelError(f"{method}: the torch model has no parameters, so nothing can have been trained.")
 
-    def g(rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.to(parameter)
-        own: Logit | None = getattr(module, "logit", None)
-        if own is not None:
-            return own(rows).cpu()
-        return log_odds(module(rows)).cpu()
+    changes = not isinstance(module, Network)  # others may change what they are given
 
-    with torch.enable_grad():
-        some = torch.full((2, len(mlmodel.feature_input_order)), 0.5, dtype=parameter.dtype, requires_grad=True)
-        values = g(some)
-        if values.shape != (2,):
+    def g(rows: torch.Tensor) -> torch.Tensor:
+        try:
+            values = _logits(module, rows.to(parameter, copy=changes)).cpu()
+        except RoseCarlaError:
+            raise
+        except Exception as error:  # whatever somebody's module may raise, the caller should know whose error it is
+            raise _failed(method, f"{len(rows)} rows", error) from error
+        if values.shape != (len(rows),):
             raise ModelError(
-                f"{method}: the torch model's logits of 2 rows have shape {tuple(values.shape)}, not (2,)."
+                f"{method}: the torch model's logits of {len(rows)} rows have shape {tuple(values.shape)}, not "
+                f"({len(rows)},)."
             )
-        known = values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
-    if not known:
+        return values
+
+    if not _has_gradient(g, width, parameter, method):
         raise ModelError(
             f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
             "detaches, ignores it, or computes outside torch."
         )
     return g
+
+
+def _logits(module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    own = getattr(module, "logit", None)
+    if callable(own) and not isinstance(own, torch.nn.Module):  # no layer of that name, which takes something else
+        return own(rows)
+    values = module(rows)
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+    if shape != (len(rows), 2):
+        raise ModelError(
+            f"The torch model ({type(module).__name__}) returns {shape} for {len(rows)} rows instead of probabilities "
+            "(n, 2): wrap the module with models.wrap, which takes other shapes, too."
+        )
+    return log_odds(values)
+
+
+def _has_gradient(g: Logit, width: int, parameter: torch.Tensor, method: str) -> bool:
+    try:
+        with torch.enable_grad():
+            some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+            values = g(some)
+            return values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
+    except RoseCarlaError:
+        raise
+    except Exception as error:  # also what goes wrong on the way back
+        raise _failed(method, "gradients", error) from error
+
+
+def _failed(method: str, what: str, error: Exception) -> ModelError:
+    return ModelError(f"{method}: the torch model cannot compute {what}: {type(error).__name__}, {said(error)}")

@@ -14,7 +14,9 @@ from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
 from rose_carla.compat import import_optional
 from rose_carla.datasets import mutable_columns
-from rose_carla.errors import ModelError
+from rose_carla.errors import ModelError, said
+from rose_carla.models.contract import column_list
+from rose_carla.models.rows import as_floats
 
 
 class EncodedModel(MLModel):
@@ -35,7 +37,7 @@ class EncodedModel(MLModel):
     def __init__(self, data: DataCatalog, raw_model: Any, feature_input_order: Sequence[str]) -> None:
         super().__init__(data)
         self._raw_model = raw_model
-        self._feature_input_order = list(feature_input_order)
+        self._feature_input_order = column_list(feature_input_order, "feature_input_order")
 
     @property
     def feature_input_order(self) -> list[str]:
@@ -62,12 +64,19 @@ class EncodedModel(MLModel):
             missing = [column for column in self._feature_input_order if column not in x.columns]
             if missing:
                 raise ModelError(
-                    f"Columns missing for the classifier: {', '.join(missing[:5])}. Pass encoded rows, for instance "
-                    "data.transform(raw_rows)."
+                    f"Columns missing for the classifier: {', '.join(map(str, missing[:5]))}. Pass encoded rows, for "
+                    "instance data.transform(raw_rows)."
                 )
-            x = x[self._feature_input_order].to_numpy(dtype=float)
-        elif not isinstance(x, torch.Tensor):
-            x = np.asarray(x, dtype=float)
+            x = x[self._feature_input_order]
+        if not isinstance(x, torch.Tensor):
+            try:
+                # frames of pandas 3 hand out what may not be written to
+                x = np.require(as_floats(x), requirements="W") if isinstance(x, pd.DataFrame) else as_floats(x)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ModelError(
+                    f"The rows for the classifier hold values that are no numbers ({said(error)[:-1]}): pass encoded "
+                    "rows, for instance data.transform(raw_rows)."
+                ) from error
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):
             raise ModelError(
                 f"Expected rows of {len(self._feature_input_order)} features in feature_input_order, got shape "
@@ -146,6 +155,12 @@ class SklearnModel(EncodedModel):
                 raise ModelError(f"{type(self._raw_model).__name__} is no forest: CARLA's tree methods need one.")
             if list(self._raw_model.classes_) != [0, 1]:
                 raise ModelError("CARLA's tree methods read the trees themselves: fit them on outcomes 0 and 1.")
+        if getattr(self._probabilities, "column", None) == 0:
+            raise ModelError(
+                "CARLA's tree methods read the trees themselves, and take their second class for the favourable one: "
+                "fit them with 1 for it."
+            )
+        if self._backend != "xgboost":
             return self._raw_model
         booster = self._raw_model.get_booster() if hasattr(self._raw_model, "get_booster") else self._raw_model
         boosters = list(booster)

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-from rose_carla.errors import DataError, ModelError, unknown_name
+from rose_carla.errors import DataError, shown, unknown_name
+from rose_carla.models.contract import check_data, feature_order
 from rose_carla.models.outcome import probabilities
 
 #: The paper's choice per data set: (rows to look at, most rows to take). Any other data set: all of its test split.
@@ -56,27 +57,34 @@ def negative_instances(
     >>> models.negative_instances(models.train(data, "linear")).shape
     (200, 14)
     """
-    if not isinstance(model, MLModel):
-        raise ModelError(f"Expected a CARLA model, got {type(model).__name__}: make one with models.wrap.")
+    order = feature_order(model)
     data = model.data if data is None else data
+    check_data(data)
     frames = {"all": "df", "train": "df_train", "test": "df_test"}
     paper_split, paper_limit = PAPER_SELECTION.get(getattr(data, "name", ""), ("test", None))
     if split is None and limit is None:
         limit = paper_limit
     split = paper_split if split is None else split
-    if split not in frames:
+    if not isinstance(split, str) or split not in frames:
         raise DataError(unknown_name("split", split, frames))
-    if limit is not None and (not isinstance(limit, (int, np.integer)) or limit < 1):
-        raise DataError(f"limit has to be a whole number of at least 1, got {limit}.")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
+        raise DataError(f"limit has to be a whole number of at least 1, got {shown(limit)}.")
     rows = getattr(data, frames[split])
-    missing = [column for column in model.feature_input_order if column not in rows.columns]
+    missing = [column for column in order if column not in rows.columns]
     if missing:
-        raise DataError(f"The data set lacks columns that the model takes: {', '.join(missing[:5])}.")
-    rows = rows[[*model.feature_input_order, data.target]]
+        raise DataError(f"The data set lacks columns that the model takes: {', '.join(map(str, missing[:5]))}.")
+    rows = rows[[*order, data.target]]
     negative = rows[probabilities(model, rows, rows.index).argmax(axis=1) == 0]
     if negative.empty:
         raise DataError(f"The classifier turns nobody down among {len(rows)} rows of the {split} split.")
     if limit is not None and limit < len(negative):
-        chosen = np.random.default_rng(seed).choice(len(negative), size=limit, replace=False)
+        chosen = _generator(seed).choice(len(negative), size=limit, replace=False)
         negative = negative.iloc[np.sort(chosen)]
     return negative
+
+
+def _generator(seed: int) -> np.random.Generator:
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise DataError(f"seed has to be a whole number of at least 0, got {shown(seed)}.") from None

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
 from rose_carla.errors import ModelError, RoseCarlaError, said
+from rose_carla.models.contract import Listed, feature_order
 from rose_carla.models.mlmodel import EncodedModel
+from rose_carla.models.rows import as_floats
 
 #: Rows classified together: what a network computes for more of them no longer fits into a cache.
 _TOGETHER = 32_768
@@ -23,15 +26,17 @@ def probability(mlmodel: MLModel) -> Callable[..., np.ndarray]:
 
     Works for every CARLA model, ours or not. What rows are called in messages can be given as a second argument.
     """
-    order = mlmodel.feature_input_order
+    order = feature_order(mlmodel)
 
     def predict(rows: np.ndarray, labels: Sequence[Hashable] | None = None) -> np.ndarray:
+        rows = _table(rows)
         if len(rows) > _TOGETHER:
             parts = [slice(start, start + _TOGETHER) for start in range(0, len(rows), _TOGETHER)]
             return np.concatenate([predict(rows[part], None if labels is None else labels[part]) for part in parts])
-        # CARLA's own models warn about anything but frames
-        known = rows if isinstance(mlmodel, EncodedModel) else pd.DataFrame(rows, columns=order)
-        return probabilities(mlmodel, known, labels)[:, 1]
+        known = _own(rows)
+        if not isinstance(mlmodel, EncodedModel):  # CARLA's own models warn about anything but frames
+            known = _frame(known, order)
+        return _answer(mlmodel, known, labels)[:, 1]
 
     return predict
 
@@ -51,6 +56,40 @@ def probabilities(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None
     ModelError
         If the model raises, or returns anything but two probabilities for each row.
     """
+    return _answer(mlmodel, _own(_table(rows)), labels)
+
+
+def _table(rows: Any) -> Any:
+    """Rows in a form that has a length: as they are, or lists as an array."""
+    if not isinstance(rows, (np.ndarray, pd.DataFrame, torch.Tensor)):
+        try:
+            rows = as_floats(rows)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelError(
+                f"Expected encoded rows (n, d), got values that are no numbers ({said(error)[:-1]})."
+            ) from error
+    if rows.ndim == 0:
+        raise ModelError("Expected encoded rows (n, d), got a single value.")
+    return rows
+
+
+def _own(rows: Any) -> Any:
+    """A copy of rows, as they are in memory: a model that changes what it is given must not change its caller's."""
+    if isinstance(rows, np.ndarray):
+        return rows.copy(order="K")
+    return rows.copy() if isinstance(rows, pd.DataFrame) else rows.clone()
+
+
+def _frame(rows: Any, order: list[str]) -> pd.DataFrame:
+    if not isinstance(rows, pd.DataFrame) and (rows.ndim != 2 or rows.shape[1] != len(order)):
+        raise ModelError(
+            f"Expected rows of {len(order)} features in feature_input_order, got shape {tuple(rows.shape)}."
+        )
+    return pd.DataFrame(rows, columns=order)
+
+
+def _answer(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> np.ndarray:
+    """Probabilities (n, 2) that a model predicts for rows that are its own."""
     if len(rows) == 0:
         return np.empty((0, 2))
     name = name_of(mlmodel)
@@ -62,8 +101,9 @@ def probabilities(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None
         raise ModelError(f"{name} cannot predict {len(rows)} rows: {type(error).__name__}, {said(error)}") from error
     try:
         values = np.asarray(answer)
-        values = values if np.iscomplexobj(values) else values.astype(float, copy=False)
-    except (TypeError, ValueError, RuntimeError) as error:
+        # always a copy: a model may answer in the same array every time
+        values = values if np.iscomplexobj(values) else values.astype(float)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ModelError(f"predict_proba of {name} returned no array of numbers: {said(error)}") from error
     if np.iscomplexobj(values):
         raise ModelError(f"predict_proba of {name} returned complex numbers, not probabilities.")
@@ -78,6 +118,7 @@ def probabilities(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None
 
 def name_of(mlmodel: MLModel) -> str:
     """What a model is called in messages: by the class of what it wraps, if it wraps something."""
+    mlmodel = mlmodel.original if isinstance(mlmodel, Listed) else mlmodel
     raw = getattr(mlmodel, "raw_model", None)
     return type(mlmodel if raw is None else getattr(raw, "module", raw)).__name__
 
@@ -106,5 +147,5 @@ def favourable(mlmodel: MLModel, project: bool = False) -> Callable[[np.ndarray]
     predict = probability(mlmodel)
     if not project:
         return lambda rows: predict(rows) > 0.5
-    data, order = mlmodel.data, mlmodel.feature_input_order
+    data, order = mlmodel.data, feature_order(mlmodel)
     return lambda rows: predict(project_categories(data, order, rows)) > 0.5

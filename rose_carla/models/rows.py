@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,12 +12,16 @@ from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
 from rose_carla.datasets.labels import check_labels
 from rose_carla.errors import DataError, said
+from rose_carla.models.contract import feature_order
 
 #: Encodings that are off by less are valid.
 _ROUNDING = 1e-6
 #: The largest value of a factual. Features are in [0, 1]; those of people beyond the data are a bit more, and no
 #: classifier or density computes with much larger numbers than this in single precision.
 _LARGEST = 1e15
+#: What numpy casts to floats, though it is none: kinds of arrays, and objects in them.
+_NO_FLOATS = "cmM"
+_NO_FLOAT = (complex, np.complexfloating, np.datetime64, np.timedelta64, datetime.datetime, datetime.timedelta)
 
 
 def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
@@ -27,7 +33,7 @@ def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
         If columns are missing or there twice, a value is missing, infinite or too large, a category is none, a row
         label occurs twice or there is no row.
     """
-    order = mlmodel.feature_input_order
+    order = feature_order(mlmodel)
     rows = finite_rows(frame, order)
     off = np.abs(project_categories(mlmodel.data, order, rows) - rows).max(axis=1, initial=0.0) > _ROUNDING
     if off.any():
@@ -55,7 +61,7 @@ def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         raise DataError(
             f"The factuals hold missing or infinite values in rows {_some(factuals, broken)}: drop or fill them first."
         )
-    far = np.abs(rows).max(axis=1) > _LARGEST
+    far = np.abs(rows).max(axis=1, initial=0.0) > _LARGEST
     if far.any():
         raise DataError(
             f"The factuals hold values beyond {_LARGEST:g} in rows {_some(factuals, far)}: pass encoded rows, in which "
@@ -79,11 +85,41 @@ def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> n
         twice = found.columns[found.columns.duplicated()]
         raise DataError(f"The {what} have columns twice: {', '.join(map(str, twice[:5]))}. Drop one of each.")
     try:
-        return found.to_numpy(dtype=float)
-    except (TypeError, ValueError) as error:
+        return as_floats(found)
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"The {what} hold values that are no numbers ({said(error)[:-1]}): pass encoded rows."
         ) from error
+
+
+def as_floats(values: Any) -> np.ndarray:
+    """Numbers of a frame, an array or lists as floats.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        If some are none. Days, durations and complex numbers are none, though numpy would cast them without a word.
+    """
+    if not isinstance(values, pd.DataFrame):
+        array = np.asarray(values)
+        if array.dtype == np.float64:  # nearly always, and classifiers are asked in loops
+            return array
+        _check_real(array)
+        return array.astype(float, copy=False)
+    for position, dtype in enumerate(values.dtypes):
+        _check_real(values.iloc[:, position] if dtype.kind == "O" else dtype)
+    return values.to_numpy(dtype=float)
+
+
+def _check_real(values: Any) -> None:
+    """Refuse an array or a column with values that are no real numbers, or a type of such values."""
+    dtype = getattr(values, "dtype", values)
+    if dtype.kind in _NO_FLOATS:
+        raise TypeError(f"they are of type {dtype}")
+    if dtype.kind == "O":
+        odd = next((value for value in np.asarray(values, dtype=object).flat if isinstance(value, _NO_FLOAT)), None)
+        if odd is not None:
+            raise TypeError(f"one is of type {type(odd).__name__}")
 
 
 def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:

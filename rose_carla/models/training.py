@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import math
+import numbers
 import operator
 import warnings
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
 from rose_carla.datasets.dataset import RESERVED_NAMES
-from rose_carla.errors import ModelError, said, shown, unknown_name
+from rose_carla.errors import DataError, ModelError, said, shown, unknown_name
 from rose_carla.hyperparameters import REQUIRED, Hyperparameters, number, whole, wholes
 from rose_carla.models import cache
+from rose_carla.models.contract import check_data, check_model
 from rose_carla.models.mlmodel import TorchModel
 from rose_carla.models.network import Network, is_finite, put_weights
 from rose_carla.models.outcome import probabilities
@@ -80,6 +82,7 @@ def default_settings(kind: str, data: Data) -> TrainingSettings:
     >>> default_settings("linear", datasets.load("german")).epochs
     50
     """
+    check_data(data)
     name = getattr(data, "name", "")
     usual = paper_settings(kind, name)
     if name in RESERVED_NAMES:
@@ -123,8 +126,7 @@ def train(
     >>> model.predict_proba(model.data.df_test.head(3)).shape
     (3, 2)
     """
-    if not isinstance(data, Data):
-        raise ModelError(f"Expected a CARLA data set, got {type(data).__name__}: make one with datasets.from_frame.")
+    check_data(data)
     seed = _seed(seed)
     usual = default_settings(kind, data)
     settings = usual if settings is None else settings
@@ -158,11 +160,38 @@ def train(
 
 
 def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
-    """Share of rows of an encoded ``frame``, target included, whose outcome the classifier predicts."""
+    """Share of rows of an encoded ``frame``, target included, whose outcome the classifier predicts.
+
+    Raises
+    ------
+    ModelError
+        If the target is missing, or the model cannot predict the rows.
+    DataError
+        If there are no rows, or outcomes other than 0 and 1.
+    """
+    check_model(model)
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"Expected encoded rows and their target as a DataFrame, got {type(frame).__name__}.")
     if model.data.target not in frame.columns:
         raise ModelError(f"The rows lack the target {model.data.target!r}, so nothing can be compared.")
+    if len(frame) == 0:
+        raise DataError("There is nothing to compare: the frame has no rows.")
+    outcomes = frame[model.data.target]
+    _check_outcomes(outcomes)
     predicted = probabilities(model, frame, frame.index).argmax(axis=1)
-    return float((predicted == frame[model.data.target].to_numpy()).mean())
+    return float((predicted == outcomes.to_numpy()).mean())
+
+
+def _check_outcomes(outcomes: pd.Series) -> None:
+    """Refuse outcomes that no prediction could be equal to: words, missing ones, other numbers."""
+    if isinstance(outcomes, pd.DataFrame):
+        raise DataError(f"The target {outcomes.columns[0]!r} is there more than once: drop all but one of its columns.")
+    for label, value in outcomes.items():
+        if not isinstance(value, (numbers.Real, np.bool_)) or value not in (0, 1):
+            raise DataError(
+                f"The target {outcomes.name!r} has to hold the outcomes 0 and 1, but is {shown(value)} in row "
+                f"{shown(label)}: pass encoded rows, such as data.df_test."
+            )
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ class Density:
         frame = mlmodel.data.df_train
         if outcome is not None:
             frame = frame[frame[mlmodel.data.target] == outcome]
-        return cls(**options).fit(frame[mlmodel.feature_input_order].to_numpy(dtype=float))  # type: ignore[arg-type]
+        return cls(**options).fit(frame[list(mlmodel.feature_input_order)].to_numpy(dtype=float))  # type: ignore[arg-type]
 
     @property
     def width(self) -> int:

@@ -18,6 +18,7 @@ from rose_carla.errors import DataError, PlanError
 from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
+from rose_carla.models.contract import listed
 from rose_carla.noise import InvalidationRate
 from rose_carla.planning import (
     Plan,
@@ -274,7 +275,7 @@ class Sequential(Method):
         PlanError
             If the file is damaged, of another format, of another method, or was written for another model.
         """
-        about, weights, log = files.read(path, cls.name, mlmodel)
+        about, weights, log = files.read(path, cls.name, listed(mlmodel))
         method = cls(mlmodel, {**about["settings"], "fit": False})
         method.settings = replace(method.settings, fit=about["settings"].get("fit"))
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:

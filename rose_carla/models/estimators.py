@@ -1,0 +1,192 @@
+"""Fitted estimators of scikit-learn and xgboost as CARLA models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from carla.data.catalog import DataCatalog
+from rose_carla.datasets import Dataset
+from rose_carla.errors import ModelError, said, shown
+from rose_carla.models.contract import check_favourable_is_one, encoded_features
+from rose_carla.models.mlmodel import SklearnModel
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+#: What an xgboost Booster has to be trained for, so that its predictions are probabilities.
+OBJECTIVES = ("binary:logistic", "reg:logistic")
+
+
+def wrap_estimator(
+    model: Any, data: DataCatalog, feature_order: list[str] | None, space: str | None, favourable: Any
+) -> SklearnModel:
+    """A CARLA model around a fitted estimator; arguments as those of :func:`rose_carla.models.wrap`."""
+    if isinstance(model, type):
+        raise ModelError(f"{model.__name__} is a class: pass a fitted instance.")
+    booster = type(model).__name__ == "Booster" and _is_xgboost(model)
+    if booster:
+        check_favourable_is_one(model, favourable)
+        _check_objective(model)
+    else:
+        _check_classifier(model)
+    names, space = _columns_and_space(model, data, feature_order, space)
+    order = names if space == "encoded" else encoded_features(data)
+    column = None if booster else _favourable_column(model, favourable)
+    probabilities = EstimatorProbabilities(model, data, order, names, space, column)
+    try:
+        tried = probabilities(data.df_train[order].to_numpy(dtype=float)[:1000])
+    except Exception as error:  # whatever an estimator may raise, the caller should know what was tried
+        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {said(error)}") from error
+    if tried.min() < 0 or tried.max() > 1:
+        raise ModelError(f"{type(model).__name__} returns values outside [0, 1], which are no probabilities.")
+    backend = "xgboost" if _is_xgboost(model) else "sklearn"
+    return SklearnModel(data, model, order, probabilities, backend)
+
+
+def _check_objective(booster: Any) -> None:
+    """Refuse a Booster whose predictions are something else than probabilities."""
+    try:
+        objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    except Exception as error:  # whatever a Booster that is not trained, or of another release, may raise
+        raise ModelError(f"The Booster does not tell what it was trained for: {said(error)}") from error
+    if objective not in OBJECTIVES:
+        raise ModelError(
+            f"The Booster was trained for {shown(objective)}, so it predicts no probabilities of two outcomes: train "
+            "it with objective 'binary:logistic', or wrap an XGBClassifier."
+        )
+
+
+def _check_classifier(model: Any) -> None:
+    name = type(model).__name__
+    if not hasattr(model, "fit"):
+        raise ModelError(f"{name} is neither a scikit-learn estimator, an xgboost model nor a torch module.")
+    if not hasattr(model, "predict_proba"):
+        if isinstance(model, BaseEstimator) and is_classifier(model):
+            raise ModelError(
+                f"{name} gives no probabilities (predict_proba): wrap it in scikit-learn's CalibratedClassifierCV and "
+                "fit that."
+            )
+        raise ModelError(f"{name} is not a classifier.")
+    if not _is_fitted(model):
+        raise ModelError(f"{name} is not fitted: call its fit method first.")
+
+
+def _is_fitted(model: Any) -> bool:
+    """Whether a classifier knows its classes; scikit-learn's own may know it by something else."""
+    if not isinstance(model, BaseEstimator):
+        return hasattr(model, "classes_")
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
+class EstimatorProbabilities:
+    """From encoded rows to probabilities (n, 2), through whatever the estimator was fitted on.
+
+    Parameters
+    ----------
+    model
+        The estimator.
+    data
+        Its data set.
+    order
+        Encoded columns of the rows that come in.
+    names, space
+        Columns that the estimator takes, and whether they are encoded or raw.
+    column
+        Position of the favourable class; None for an xgboost Booster, which returns its probability alone.
+    """
+
+    def __init__(
+        self, model: Any, data: DataCatalog, order: Sequence[str], names: Sequence[str], space: str, column: int | None
+    ) -> None:
+        self.model, self.data = model, data
+        self.order, self.names, self.space, self.column = list(order), list(names), space, column
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities of the two outcomes."""
+        frame = pd.DataFrame(rows, columns=self.order)
+        if self.space == "raw":
+            frame = self.data.inverse_transform(frame)
+        frame = frame[self.names]
+        if self.column is None:
+            wanted = self.model.inplace_predict(frame.to_numpy(), validate_features=False)
+        else:
+            takes_frames = hasattr(self.model, "feature_names_in_")
+            wanted = self.model.predict_proba(frame if takes_frames else frame.to_numpy())[:, self.column]
+        wanted = np.asarray(wanted, dtype=float)
+        if wanted.shape != (len(rows),):
+            raise ModelError(f"It returned shape {wanted.shape} for {len(rows)} rows instead of a probability of each.")
+        return np.stack([1 - wanted, wanted], axis=1)
+
+
+def _is_xgboost(model: Any) -> bool:
+    return any(base.__module__.startswith("xgboost.") for base in type(model).__mro__)
+
+
+def _favourable_column(model: Any, favourable: Any) -> int:
+    classes = _classes(model)
+    if len(classes) != 2:
+        raise ModelError(f"The classifier knows {len(classes)} classes; recourse here is between two outcomes.")
+    try:
+        return classes.index(favourable)
+    except (TypeError, ValueError):  # unknown, or nothing that can be compared with a class
+        raise ModelError(
+            f"No class {shown(favourable)} among {classes}: name the wanted one with favourable=..."
+        ) from None
+
+
+def _classes(model: Any) -> list[Any]:
+    """The outcomes that a classifier tells apart."""
+    name = type(model).__name__
+    try:
+        classes = list(model.classes_)
+    except Exception as error:  # there may be none, or anything under that name
+        raise ModelError(f"{name} does not tell the classes it was fitted on (classes_): {said(error)}") from error
+    if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
+        raise ModelError(f"{name} predicts several targets at once: fit a classifier of the one that people want.")
+    return classes
+
+
+def _columns_and_space(
+    model: Any, data: DataCatalog, feature_order: list[str] | None, space: str | None
+) -> tuple[list[str], str]:
+    """Columns the estimator takes, and whether they are encoded or raw ones."""
+    encoded, raw = encoded_features(data), _raw_features(data)
+    fitted = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
+    names = feature_order if feature_order is not None else None if fitted is None else list(map(str, fitted))
+    if names is None:
+        if space is None and isinstance(model, Pipeline) and len(raw) == len(encoded):
+            raise ModelError("The pipeline knows no column names: say space='encoded' or space='raw'.")
+        names = raw if space == "raw" else encoded
+        width = getattr(model, "n_features_in_", len(names))
+        if width != len(names):
+            raise ModelError(
+                f"The classifier takes {width} features, the data set has {len(names)}: fit it on a DataFrame, or give "
+                "its columns in feature_order=[...]."
+            )
+    fits = {"encoded": set(names) <= set(encoded), "raw": set(names) <= set(raw)}
+    if space is None:
+        if fits["encoded"] and fits["raw"]:
+            raise ModelError(
+                "Raw and encoded columns have the same names here: say space='encoded' if the classifier was fitted "
+                "on data.df, space='raw' if on the original values."
+            )
+        space = "raw" if fits["raw"] else "encoded"
+    if not fits[space]:
+        strange = sorted(map(str, set(names) - set(encoded if space == "encoded" else raw)))
+        raise ModelError(f"The classifier takes columns that the data set does not have: {', '.join(strange[:5])}.")
+    return names, space
+
+
+def _raw_features(data: DataCatalog) -> list[str]:
+    if isinstance(data, Dataset):
+        return data.raw_features
+    return [*data.continuous, *data.categorical]
