@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rose_carla import noise
-from rose_carla.errors import NoiseError
+from rose_carla.errors import ModelError, NoiseError
 from scipy.special import ndtr
 
 STATES = np.array([[0.6, 0.7], [0.2, 0.1]])
@@ -71,7 +71,6 @@ REFUSED = {
     "a density's ridge beyond floats": lambda: noise.Density(ridge=10**400).fit(RNG.random((10, 2))),
     "a density that is not fitted": lambda: rate(chosen=noise.PlausibleNoise(noise.Density())),
     "no density": lambda: noise.PlausibleNoise(None),
-    "the density of no model": lambda: noise.density_of(None),
 }
 
 
@@ -80,6 +79,11 @@ def test_odd_arguments_are_refused(name):
     with pytest.raises(NoiseError) as refused:
         REFUSED[name]()
     assert len(str(refused.value).split()) >= 5
+
+
+def test_a_density_needs_a_model():
+    with pytest.raises(ModelError, match="Expected a CARLA model"):
+        noise.density_of(None)
 
 
 @pytest.mark.parametrize("options", [{"bandwidth": [1]}, {"outcome": [1]}, {"outcome": 2}, {"outcome": np.ones(2)}])

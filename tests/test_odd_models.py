@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rose_carla import RoseOne, baselines, checks, datasets, models
+from rose_carla import Benchmark, RoseOne, baselines, checks, datasets, models
 from foreign_models import GRADIENT, TINY, Foreign
 from rose_carla.errors import DataError, ModelError, RoseCarlaError
 from rose_carla.models.contract import Listed
@@ -235,6 +235,9 @@ def test_features_in_a_tuple_are_those_in_a_list(compas_linear, people, tmp_path
             again = method.load(tmp_path / "policy.npz", other)
             pd.testing.assert_frame_equal(again.get_counterfactuals(people), ends[1], check_exact=True)
     pd.testing.assert_frame_equal(models.negative_instances(other), models.negative_instances(same))
+    judged = [Benchmark(model, made[0], people, {"n_samples": 20}).run_benchmark() for model in (same, other)]
+    timed = ["Average_Time", "Recourse_Time"]
+    pd.testing.assert_frame_equal(*(each.drop(columns=timed) for each in judged))
 
 
 ODD_ORDERS = {

@@ -10,7 +10,7 @@ import carla.evaluation
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla.errors import ModelError, PlanError, shown
+from rose_carla.errors import PlanError, shown
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.evaluations import (
     AccAIR,
@@ -24,6 +24,7 @@ from rose_carla.metrics.evaluations import (
     Validity,
 )
 from rose_carla.metrics.settings import NoiseSettings
+from rose_carla.models.contract import listed
 
 
 class _OnCopies:
@@ -74,8 +75,7 @@ class Benchmark(carla.evaluation.Benchmark):
     ) -> None:
         # what is wrong with the input is told before hours of work
         NoiseSettings.of(hyperparameters)
-        if not isinstance(mlmodel, MLModel):
-            raise ModelError(f"Expected a CARLA model, got {shown(mlmodel)}: make one with models.wrap.")
+        mlmodel = listed(mlmodel)
         if isinstance(recourse_method, type) or not callable(getattr(recourse_method, "get_counterfactuals", None)):
             raise PlanError(f"Expected a recourse method that is made for a model, got {shown(recourse_method)}.")
         own = align(factuals, factuals, mlmodel.feature_input_order)

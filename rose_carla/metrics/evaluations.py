@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups
-from rose_carla.errors import ModelError, NoiseError, unknown_name
+from rose_carla.errors import NoiseError, unknown_name
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.settings import NoiseSettings
 from rose_carla.models import favourable
+from rose_carla.models.contract import listed
 from rose_carla.models.rows import finite_rows
 from rose_carla.noise import (
     Density,
@@ -57,11 +58,9 @@ class Evaluation(ABC):
     columns: tuple[str, ...]
 
     def __init__(self, mlmodel: MLModel, hyperparameters: Mapping[str, Any] | None = None) -> None:
-        if not isinstance(mlmodel, MLModel):
-            raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
+        self.mlmodel = listed(mlmodel)
         if hyperparameters is not None and not isinstance(hyperparameters, Mapping):
             raise NoiseError(f"hyperparameters has to be a dictionary, got {type(hyperparameters).__name__}.")
-        self.mlmodel = mlmodel
         self.hyperparameters = dict(hyperparameters or {})
         self._read()
 

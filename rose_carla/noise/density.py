@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.errors import NoiseError, shown
+from rose_carla.models.contract import check_model
 from rose_carla.noise import kernels, normals
 from rose_carla.noise.arguments import check_count, check_number, check_seed, check_states, numbers
 from rose_carla.noise.threads import share_out
@@ -112,10 +113,12 @@ class Density:
 
         Raises
         ------
+        ModelError
+            If the model is none.
         NoiseError
-            If there is no such model or outcome, or the parameters cannot be used.
+            If there is no such outcome, or the parameters cannot be used.
         """
-        _check_model(mlmodel)
+        check_model(mlmodel)
         if outcome is not None and (not isinstance(outcome, (int, np.integer)) or outcome not in (0, 1)):
             raise NoiseError(f"outcome is 0, 1 or None, got {shown(outcome)}.")
         frame = mlmodel.data.df_train
@@ -256,17 +259,12 @@ def density_of(
     outcome: int | None = None,
 ) -> Density:
     """:meth:`Density.of`, fitted once for each model and settings: recourse is planned and judged with the same."""
-    _check_model(mlmodel)
+    check_model(mlmodel)
     fitted = _densities.setdefault(mlmodel, {})
     key = repr((bandwidth, ridge, max_points, outcome))  # what cannot be hashed is refused when it is fitted
     if key not in fitted:
         fitted[key] = Density.of(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
     return fitted[key]
-
-
-def _check_model(mlmodel: object) -> None:
-    if not isinstance(mlmodel, MLModel):
-        raise NoiseError(f"Expected a CARLA model, got {shown(mlmodel)}: make one with models.wrap.")
 
 
 def _measurable(own: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
-from rose_carla.errors import ModelError, PlanError, said, shown
+from rose_carla.errors import PlanError, said, shown
 from rose_carla.models import cache, probability
+from rose_carla.models.contract import check_model
 from rose_carla.models.network import put_weights
 from rose_carla.policy import ActorCritic, Update
 
@@ -58,8 +59,7 @@ def read(
         If the model is none.
     """
     where = str(named(path))
-    if not isinstance(mlmodel, MLModel):
-        raise ModelError(f"Expected a CARLA model, got {type(mlmodel).__name__}: make one with models.wrap.")
+    check_model(mlmodel)
     if not os.path.exists(where):
         raise PlanError(f"There is no file {where!r}.")
     try:
