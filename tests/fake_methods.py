@@ -65,5 +65,6 @@ class Tells(Liked):
     def prepare(self, folder):
         libraries = {each["prefix"]: each["num_threads"] for each in threadpool_info()}
         ours = int(os.environ["ROSE_CARLA_THREADS"])
-        told = {"ours": ours, "torch": torch.get_num_threads(), **libraries}
+        later = int(os.environ.get("OMP_NUM_THREADS", "0"))  # of a library that nobody has loaded yet
+        told = {"ours": ours, "torch": torch.get_num_threads(), "loaded later": later, **libraries}
         (folder / "threads.json").write_text(json.dumps(told))

@@ -26,6 +26,8 @@ QUICK = ['ppo={"n_updates": 1, "n_environments": 8, "n_steps": 4}', "search=fals
 TIMES = ["Recourse_Time", "Training_Time"]
 #: Seconds that no command of the trials needs.
 LONG = 400
+#: How often a fault was tried, and what came of it.
+Came = tuple[int, str]
 
 
 class NotTried(Exception):

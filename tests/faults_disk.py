@@ -14,7 +14,7 @@ from pathlib import Path
 
 import rose_carla
 import pandas as pd
-from fault_trials import NotTried, Trial, check_cells, finished, table
+from fault_trials import Came, NotTried, Trial, check_cells, finished, table
 
 FULL = Path("/dev/full")
 
@@ -56,7 +56,7 @@ def read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def full(trial: Trial) -> str:
+def full(trial: Trial) -> Came:
     """the disk of the finished cells is full in the middle of a run of the benchmark; later there is room again"""
     expected, kept = trial.calm(), []
     for number in range(trial.times):
@@ -70,16 +70,16 @@ def full(trial: Trial) -> str:
             trial.run(trial.benchmark(where)).check(code=0)
             assert before.items() <= finished(where).items()
             pd.testing.assert_frame_equal(table(where), expected)
-    return (
+    return trial.times, (
         f"'No space left on device'; {min(kept)} to {max(kept)} finished cells were kept, and used by the same command "
         "later, which ended with the tables of a calm run"
     )
 
 
-def full_for_results(trial: Trial) -> str:
-    """the disk is full for plans, a training, tables, and behind stdout"""
+def full_for_results(trial: Trial) -> Came:
+    """the disk is full for plans, a training and tables"""
     small, folder = trial.small(), trial.folder
-    plans, commands = folder / "disk" / "plans.csv", [small.recourse(), ["datasets"], ["--help"]]
+    plans = folder / "disk" / "plans.csv"
     trial.run(trial.benchmark(folder)).check(code=0)
     with disk_of(folder / "disk", 8):
         plans.write_text("of last week\n")
@@ -91,13 +91,22 @@ def full_for_results(trial: Trial) -> str:
         ):
             trial.run(words).check("error: ", "cannot be written", "No space left on device")
         assert plans.read_text() == "of last week\n"
-    if FULL.exists():
-        for words in (*commands, trial.benchmark(folder)):
-            trial.run(words, out=FULL).check("error: ", "No space left on device")
-    return "'No space left on device'; what was there before stayed as it was"
+    return 1, "'No space left on device'; what was there before stayed as it was"
 
 
-def cut_off(trial: Trial) -> str:
+def full_behind_stdout(trial: Trial) -> Came:
+    """the disk behind stdout is full"""
+    if not FULL.exists():
+        raise NotTried(f"needs {FULL}")
+    small, folder = trial.small(), trial.folder
+    for words in (small.recourse(), ["datasets"], ["--help"], trial.benchmark(folder)):
+        trial.run(words, out=FULL).check("error: ", "No space left on device")
+    check_cells(folder)
+    assert len(finished(folder)) == trial.n_cells
+    return 1, "'No space left on device'; the cells of the benchmark were kept"
+
+
+def cut_off(trial: Trial) -> Came:
     """the system cuts off files at some size: plans, a training, cells"""
     small, folder = trial.small(), trial.folder
 
@@ -112,10 +121,10 @@ def cut_off(trial: Trial) -> str:
     trial.run(trial.benchmark(folder), before=lambda: limited(1024)).check("cannot be kept", "File too large")
     check_cells(folder)
     trial.run(trial.benchmark(folder)).check(code=0)
-    return "'File too large'; no part of a file stayed, and the benchmark went on once it could"
+    return 1, "'File too large'; no part of a file stayed, and the benchmark went on once it could"
 
 
-def unwritable(trial: Trial) -> str:
+def unwritable(trial: Trial) -> Came:
     """folders for cells, tables, a training or plans are read-only"""
     small, folder = trial.small(), trial.folder
     shut = folder / "shut"
@@ -129,10 +138,10 @@ def unwritable(trial: Trial) -> str:
         ):
             trial.run(words).check("error: ", "cannot be written: ")
     assert not [path for path in shut.rglob("*") if path.is_file()]
-    return "refused in a sentence before any work"
+    return 1, "refused in a sentence before any work"
 
 
-def nothing_writable(trial: Trial) -> str:
+def nothing_writable(trial: Trial) -> Came:
     """nothing can be written at all: not the home, the cache, nor the folder of the package"""
     small, home = trial.small(), trial.folder / "home"
     expected = trial.run(small.recourse("--format", "json"))
@@ -143,10 +152,10 @@ def nothing_writable(trial: Trial) -> str:
         done = trial.run(small.recourse("--format", "json"), env=environment)
     done.check("remark: The trained classifier was not cached", code=0)
     assert done.out == expected.out
-    return "the same plans, with a remark that the classifier was not kept; loops are compiled in every process"
+    return 1, "the same plans, with a remark that the classifier was not kept; loops are compiled in every process"
 
 
-def removed(trial: Trial) -> str:
+def removed(trial: Trial) -> Came:
     """somebody removes the folder of the finished cells in the middle of a run"""
     folder = trial.folder
     process = trial.start(trial.benchmark(folder))
@@ -159,10 +168,10 @@ def removed(trial: Trial) -> str:
     whole = table(folder)
     trial.run(trial.benchmark(folder)).check(code=0)
     pd.testing.assert_frame_equal(table(folder), whole)
-    return f"the run ended with whole tables; the {gone} cells that were removed are computed by the next one"
+    return 1, f"the run ended with whole tables; the {gone} cells that were removed are computed by the next one"
 
 
-def closed_streams(trial: Trial) -> str:
+def closed_streams(trial: Trial) -> Came:
     """stdin, stdout or stderr are closed when a command starts"""
     small = trial.small()
     expected = trial.run(small.recourse()).out
@@ -173,4 +182,4 @@ def closed_streams(trial: Trial) -> str:
         done = trial.run(small.recourse(), before=lambda number=number: os.close(number))
         done.check(code=0)
         assert done.out == ("" if number == 1 else expected)
-    return "the same results; what belongs to one stream goes to no other"
+    return 1, "the same results; what belongs to one stream goes to no other"

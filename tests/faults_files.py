@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,15 +12,23 @@ from unittest import mock
 
 from rose_carla import RoseOne, datasets, models
 from bad_files import BOMBS, accidents, payloads, strangers, with_header
-from fault_trials import Trial
+from fault_trials import Came, Trial
+from rose_carla.cli import training
 from rose_carla.cli.training import load
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments import Judgement, Recourse, Setting, Store
+from rose_carla.models import cache
 
-REJECTED = "rejected"
 #: Places of a file that are damaged, in each of several ways.
 PLACES, QUICK_PLACES = 400, 20
 SETTINGS = models.TrainingSettings((), 0.1, 512, 1)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A file that is not used, and the reason that a user is told."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Kind:
     see: Callable[[], object]
 
 
-def damaged(trial: Trial) -> str:
+def damaged(trial: Trial) -> Came:
     """a saved training, policy, classifier or cell is truncated, has holes, wrong bytes or something added"""
     places = QUICK_PLACES if trial.quick else PLACES
 
@@ -39,52 +47,66 @@ def damaged(trial: Trial) -> str:
         for some in accidents(whole, max(1, len(whole) // places)).values():
             yield from some
 
-    return _tried(trial, contents)
+    return _tried(trial, contents, harmless=True)
 
 
-def foreign(trial: Trial) -> str:
+def foreign(trial: Trial) -> Came:
     """a file of another program is in the place of one of these"""
     return _tried(trial, lambda whole: strangers().values())
 
 
-def other_versions(trial: Trial) -> str:
+def other_versions(trial: Trial) -> Came:
     """one of these was written by an older or a newer version"""
 
     def contents(whole: bytes) -> Iterator[bytes]:
-        for number in (0, 3, 99):
-            if whole.startswith(b"{"):
-                yield re.sub(rb'"format": \d+', b'"format": %d' % number, whole)
-            else:
-                yield with_header(whole, format=number)
+        signed = whole.startswith(b"{")
+        ours = training.FORMAT if signed else cache.FORMAT
+        for number in sorted({0, ours - 1, ours + 1, 99}):
+            yield _of_format(whole, number) if signed else with_header(whole, format=number)
 
-    return _tried(trial, contents)
+    return _tried(trial, contents, "has format")
 
 
-def hostile(trial: Trial) -> str:
+def hostile(trial: Trial) -> Came:
     """one of these runs code when it is unpickled, or claims terabytes, depth or a password"""
     mark = trial.folder / "ran"
-    told = _tried(trial, lambda whole: [*payloads(mark).values(), *(bomb() for bomb in BOMBS.values())])
+    n, told = _tried(trial, lambda whole: [*payloads(mark).values(), *(bomb() for bomb in BOMBS.values())])
     assert not mark.exists()
-    return f"{told}; nothing was run"
+    return n, f"{told}; nothing was run"
 
 
-def _tried(trial: Trial, contents: Callable[[bytes], Iterable[bytes]]) -> str:
-    """Put each of some contents in the place of a sound file: it is rejected, or nothing is different."""
+def _of_format(whole: bytes, number: int) -> bytes:
+    """A training of another format with a checksum of its own, as the version that wrote it would have signed it."""
+    about = {**json.loads(whole), "format": number}
+    del about["checksum"]
+    return json.dumps({**about, "checksum": training.checksum(about)}).encode()
+
+
+def _tried(
+    trial: Trial, contents: Callable[[bytes], Iterable[bytes]], reason: str = "", harmless: bool = False
+) -> Came:
+    """Put each of some contents in the place of a sound file: it is rejected for that reason.
+
+    What is ``harmless`` may also be read, if nothing is different: a byte that nobody looks at may have changed.
+    """
     n_rejected = n_same = 0
     for kind in _kinds(trial):
         whole, expected = kind.path.read_bytes(), kind.see()
-        assert expected != REJECTED
+        assert not isinstance(expected, Rejected)
         for content in contents(whole):
             kind.path.write_bytes(content)
             seen = kind.see()
-            assert seen in (REJECTED, expected), f"{kind.path.name} of {len(content)} bytes is used"
-            n_rejected += seen == REJECTED
-            n_same += seen != REJECTED
+            if isinstance(seen, Rejected):
+                assert reason in seen.why, (kind.path.name, seen.why)
+                n_rejected += 1
+            else:
+                assert harmless, f"{kind.path.name} of {len(content)} bytes is used: {content[:100]!r}"
+                assert seen == expected, f"{kind.path.name} of {len(content)} bytes is used"
+                n_same += 1
         kind.path.write_bytes(whole)
         assert kind.see() == expected
-    trial.times = n_rejected + n_same
     same = f"; {n_same:,} read as the sound one, bit for bit" if n_same else ""
-    return f"{n_rejected:,} rejected, with the reason{same}"
+    return n_rejected + n_same, f"{n_rejected:,} rejected, with the reason{same}"
 
 
 def _kinds(trial: Trial) -> Iterator[Kind]:
@@ -112,7 +134,7 @@ def _or_rejected(see: Callable[[], object]) -> object:
     try:
         return see()
     except RoseCarlaError as error:
-        return REJECTED if len(str(error).split()) > 4 else error
+        return Rejected(str(error)) if len(str(error).split()) > 4 else error
 
 
 def _contents(method: RoseOne) -> object:
@@ -128,7 +150,8 @@ def _trained(data: datasets.Dataset, expected: object) -> object:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert _weights(models.train(data, "linear", settings=SETTINGS)) == expected
-    return REJECTED if any("Training anew" in str(each.message) for each in told) else expected
+    reasons = [str(each.message) for each in told if "Training anew" in str(each.message)]
+    return Rejected(reasons[0]) if reasons else expected
 
 
 def _found(store: Store, cell: Recourse | Judgement) -> object:
@@ -137,5 +160,5 @@ def _found(store: Store, cell: Recourse | Judgement) -> object:
         found = store.find(cell)
     if found is None:
         assert "is not used, " in str(told[0].message)
-        return REJECTED
+        return Rejected(str(told[0].message))
     return {name: array.tolist() for name, array in found.arrays.items()}, dict(found.about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -11,17 +12,21 @@ import sys
 import threading
 import time
 import warnings
+from collections import Counter
+from dataclasses import dataclass
 
 import fake_methods
 import numpy as np
 import pytest
 import torch
 from rose_carla import experiments
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rose_carla.deadline import interrupted_after
 from rose_carla.errors import ExperimentError
 from rose_carla.experiments import Dask, Judgement, Local, Recourse, Setting, Store, backends
-from rose_carla.experiments.work import work
+from rose_carla.experiments.work import Outcome, work
 from rose_carla.metrics import NoiseSettings
+from threadpoolctl import threadpool_limits
 
 SETTING = Setting("compas", "linear", people=4)
 FEW = NoiseSettings.of({"n_samples": 50})
@@ -46,7 +51,11 @@ def assert_same_arrays(expected, finished, cell, under=None):
 
 
 def test_two_processes_compute_what_one_does_even_if_some_are_killed(tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS")  # the limits have to be ours, not those of the tests
+    # the limits have to be ours: neither those of the tests, nor what joblib would choose for a machine of two cores
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(backends, "n_cores", lambda: 6)
+    monkeypatch.setattr("joblib._parallel_backends.cpu_count", lambda **_: 6)
+    monkeypatch.setattr(backends, "_TRIES", 2)  # each takes seconds
     plain = [judged(name) for name in ("GrSp", "PROBE", "fake_methods:Liked")]
     tells, unlucky, doomed = (
         judged(f"fake_methods:{name}", folder=str(tmp_path)) for name in ("Tells", "DiesOnce", "Dies")
@@ -65,7 +74,54 @@ def test_two_processes_compute_what_one_does_even_if_some_are_killed(tmp_path, m
     for cell in (*plain, unlucky):
         assert finished.results[cell.recourse].about["alone"] is False
     threads = json.loads((tmp_path / "threads.json").read_text())
-    assert threads.pop("ours") == two.n_threads
+    assert threads.pop("ours") == two.n_threads == 3
+    assert {"torch", "loaded later"} < threads.keys()
+    assert set(threads.values()) == {1}
+
+
+@dataclass(frozen=True)
+class Killing:
+    """A cell whose process is killed so often."""
+
+    key: str
+    often: int
+
+
+def test_every_cell_is_tried_again_three_times_whoever_else_is_killed(monkeypatch):
+    doomed = [Killing(f"doomed {i}", 99) for i in range(3)]
+    unlucky = [Killing(f"unlucky {i}", often) for i, often in enumerate((0, 1, 2, 3, 0))]
+    runs = Counter()
+
+    def side_by_side(self, jobs, n):
+        waiting = iter(jobs)
+        while together := [cell for cell, _ in itertools.islice(waiting, n)]:
+            runs.update(together)
+            if any(runs[cell] <= cell.often for cell in together):
+                raise TerminatedWorkerError
+            yield from (Outcome(cell, "a result", "", "", 0.0) for cell in together)
+
+    monkeypatch.setattr(Local, "_side_by_side", side_by_side)
+    outcomes = [*Local(2).outcomes([(cell, ()) for cell in (*doomed, *unlucky)])]
+    assert {outcome.cell: outcome.result for outcome in outcomes} == {
+        **dict.fromkeys(doomed, None),
+        **dict.fromkeys(unlucky, "a result"),
+    }
+    assert len(outcomes) == len(doomed) + len(unlucky)
+    assert {runs[cell] for cell in doomed} == {1 + 3}
+    assert all("The process was killed" in outcome.error for outcome in outcomes if outcome.cell in doomed)
+
+
+def test_libraries_have_one_thread_whatever_the_number_of_ours(tmp_path):
+    cell, before = judged("fake_methods:Tells", folder=str(tmp_path)).recourse, torch.get_num_threads()
+    try:
+        with threadpool_limits(4):
+            torch.set_num_threads(4)
+            assert not work(cell, (), 3).error
+    finally:
+        torch.set_num_threads(before)
+    threads = json.loads((tmp_path / "threads.json").read_text())
+    assert threads.pop("ours") == 3
+    assert len(threads) > 2
     assert set(threads.values()) == {1}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import joblib
@@ -17,6 +17,8 @@ from rose_carla.noise.threads import n_cores
 
 #: A cell with the results that it needs.
 Job = tuple[Cell, tuple[Result, ...]]
+#: How often a cell is tried again whose process may have been killed.
+_TRIES = 3
 #: Seconds to wait for a scheduler.
 _WAIT = 10
 
@@ -47,28 +49,37 @@ class Local:
         self.n_threads = max(1, n_cores() // jobs)
 
     def outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Run all jobs; where a process is killed, its cell is tried again before it is given up."""
+        """Run all jobs; where a process is killed, its cell is tried again three times before it is given up."""
         if self.alone:
             for cell, needed in jobs:
                 yield work(cell, needed, self.n_threads)
             return
         left = {cell.key: (cell, needed) for cell, needed in jobs}
-        for _ in range(2):
+        while left:
+            begun: list[str] = []
             try:
-                for outcome in self._side_by_side(list(left.values()), self.jobs):
+                for outcome in self._side_by_side(_noted(list(left.values()), begun), self.jobs):
                     del left[outcome.cell.key]
                     yield outcome
-                return
             except TerminatedWorkerError:
-                continue  # nobody knows whose process it was
-        for job in list(left.values()):
-            try:
-                yield from self._side_by_side([job], 2)
-            except TerminatedWorkerError as error:
-                message = "The process was killed: the machine may be short of memory, try fewer jobs."
-                yield Outcome(job[0], None, message, f"{message}\n{error}\n", 0.0)
+                pass  # nobody knows whose process it was: what may have run there is tried by itself
+            for key in begun:
+                if key in left:
+                    yield self._by_itself(left.pop(key))
 
-    def _side_by_side(self, jobs: Sequence[Job], n: int) -> Iterator[Outcome]:
+    def _by_itself(self, job: Job) -> Outcome:
+        """One job with no other beside it, so that a process that is killed is its own."""
+        told = ""
+        for _ in range(_TRIES):
+            try:
+                (outcome,) = self._side_by_side([job], 2)
+                return outcome
+            except TerminatedWorkerError as error:
+                told = str(error)
+        message = "The process was killed: the machine may be short of memory, try fewer jobs."
+        return Outcome(job[0], None, message, f"{message}\n{told}\n", 0.0)
+
+    def _side_by_side(self, jobs: Iterable[Job], n: int) -> Iterator[Outcome]:
         with joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=1):
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
             yield from parallel(joblib.delayed(work)(cell, needed, self.n_threads) for cell, needed in jobs)
@@ -147,6 +158,13 @@ class Dask:
     def close(self) -> None:
         """End the connection; the cluster goes on."""
         self._client.close()
+
+
+def _noted(jobs: Iterable[Job], begun: list[str]) -> Iterator[Job]:
+    """The same jobs; the keys of those that were handed out are noted down."""
+    for job in jobs:
+        begun.append(job[0].key)
+        yield job
 
 
 def _code() -> dict[str, str]:
