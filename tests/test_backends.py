@@ -92,9 +92,10 @@ def test_every_cell_is_tried_again_three_times_whoever_else_is_killed(monkeypatc
     unlucky = [Killing(f"unlucky {i}", often) for i, often in enumerate((0, 1, 2, 3, 0))]
     runs = Counter()
 
-    def side_by_side(self, jobs, n):
+    def side_by_side(self, jobs, begun):
         waiting = iter(jobs)
-        while together := [cell for cell, _ in itertools.islice(waiting, n)]:
+        while together := [cell for cell, _ in itertools.islice(waiting, self.jobs)]:
+            begun.update((cell.key, cell) for cell in together)
             runs.update(together)
             if any(runs[cell] <= cell.often for cell in together):
                 raise TerminatedWorkerError

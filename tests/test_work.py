@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
+import time
+
+import numpy as np
 import pytest
 from rose_carla.errors import ExperimentError
-from rose_carla.experiments import Judgement, Local, Recourse, Setting, Store, run
+from rose_carla.experiments import Judgement, Local, Recourse, Result, Setting, Store, aside, run
+from rose_carla.experiments.work import Outcome
 
 
 def judged(method):
@@ -60,3 +67,55 @@ def test_a_link_in_the_place_of_a_cell_is_replaced(tmp_path):
     assert not run([cell], store, Local(), progress=False).errors
     assert store.find(cell.recourse) is not None
     assert not place.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "result", [None, Result({"a": np.arange(6.0).reshape(2, 3), "b": np.array(["x", "yz"])}, {"people": 3})]
+)
+def test_what_came_of_work_goes_through_a_file(result, tmp_path):
+    outcome = Outcome(judged("GrSp"), result, "" if result else "ValueError: no", "said \udcff\0\0", 1.5)
+    aside.put(outcome, tmp_path / "file.npz")
+    found = aside.take(outcome.cell, tmp_path / "file.npz")
+    assert (found.cell, found.error, found.log, found.seconds) == (outcome.cell, outcome.error, outcome.log, 1.5)
+    assert not list(tmp_path.iterdir())
+    if result is None:
+        assert found.result is None
+    else:
+        assert found.result.about == result.about
+        for name, array in result.arrays.items():
+            np.testing.assert_array_equal(found.result.arrays[name], array)
+
+
+def test_what_is_sent_between_processes_is_sent_at_once(tmp_path, monkeypatch):
+    """A pipe takes 4,096 bytes whole; with more, whoever is killed in the middle leaves others waiting for the rest."""
+    monkeypatch.setattr(aside, "_end_with", lambda parent: None)
+    sent = aside.work_aside(judged("odd_methods:Talks").recourse, (), 1, str(tmp_path))
+    assert len(pickle.dumps(sent)) < 1000
+    assert (tmp_path / sent).stat().st_size > 300_000
+
+
+def test_processes_end_with_the_one_that_started_them():
+    reading, writing = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        if os.fork() == 0:
+            aside._end_with.__wrapped__(os.getppid())
+            os.write(writing, f"{os.getpid()} ".encode())
+        time.sleep(60)
+        os._exit(0)
+    child = int(os.read(reading, 20))
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    end = time.monotonic() + 30
+    while _runs(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def _runs(process):
+    """Whether a process is there, and not only waited for."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rose_carla.errors import ExperimentError, MissingPackageError
 from rose_carla.experiments import code
+from rose_carla.experiments.aside import take, work_aside
 from rose_carla.experiments.cells import Cell, Result
 from rose_carla.experiments.work import Outcome, work
 from rose_carla.noise.threads import n_cores
@@ -56,9 +59,9 @@ class Local:
             return
         left = {cell.key: (cell, needed) for cell, needed in jobs}
         while left:
-            begun: list[str] = []
+            begun: dict[str, Cell] = {}
             try:
-                for outcome in self._side_by_side(_noted(list(left.values()), begun), self.jobs):
+                for outcome in self._side_by_side(list(left.values()), begun):
                     del left[outcome.cell.key]
                     yield outcome
             except TerminatedWorkerError:
@@ -72,17 +75,24 @@ class Local:
         told = ""
         for _ in range(_TRIES):
             try:
-                (outcome,) = self._side_by_side([job], 2)
+                (outcome,) = self._side_by_side([job], {})
                 return outcome
             except TerminatedWorkerError as error:
                 told = str(error)
         message = "The process was killed: the machine may be short of memory, try fewer jobs."
         return Outcome(job[0], None, message, f"{message}\n{told}\n", 0.0)
 
-    def _side_by_side(self, jobs: Iterable[Job], n: int) -> Iterator[Outcome]:
-        with joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=1):
+    def _side_by_side(self, jobs: Sequence[Job], begun: dict[str, Cell]) -> Iterator[Outcome]:
+        """Jobs in as many processes as are needed; those that were handed out are in ``begun``, under their keys."""
+        n = max(2, min(self.jobs, len(jobs)))  # joblib would take one for this process
+        with (
+            tempfile.TemporaryDirectory(prefix="rose-carla-") as folder,
+            joblib.parallel_config("loky", n_jobs=n, inner_max_num_threads=1),
+        ):
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-            yield from parallel(joblib.delayed(work)(cell, needed, self.n_threads) for cell, needed in jobs)
+            calls = (joblib.delayed(work_aside)(*job, self.n_threads, folder) for job in _noted(jobs, begun))
+            for path in map(Path, parallel(calls)):
+                yield take(begun[path.stem], path)
 
     def close(self) -> None:
         """End the processes."""
@@ -160,11 +170,11 @@ class Dask:
         self._client.close()
 
 
-def _noted(jobs: Iterable[Job], begun: list[str]) -> Iterator[Job]:
-    """The same jobs; the keys of those that were handed out are noted down."""
-    for job in jobs:
-        begun.append(job[0].key)
-        yield job
+def _noted(jobs: Iterable[Job], begun: dict[str, Cell]) -> Iterator[Job]:
+    """The same jobs; those that were handed out are noted down."""
+    for cell, needed in jobs:
+        begun[cell.key] = cell
+        yield cell, needed
 
 
 def _code() -> dict[str, str]:

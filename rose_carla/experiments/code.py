@@ -21,6 +21,7 @@ _SHOWN_ONLY = (
     "plots",
     "spreadsheets.py",
     "tables",
+    "experiments/aside.py",
     "experiments/backends.py",
     "experiments/runner.py",
     "experiments/store.py",
