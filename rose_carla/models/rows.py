@@ -15,7 +15,7 @@ from rose_carla.errors import DataError, said
 _ROUNDING = 1e-6
 #: The largest value of a factual. Features are in [0, 1]; those of people beyond the data are a bit more, and no
 #: classifier or density computes with much larger numbers than this in single precision.
-_LARGEST = 1e15
+LARGEST = _LARGEST = 1e15
 
 
 def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
