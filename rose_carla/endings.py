@@ -5,28 +5,46 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any, NoReturn, TextIO
 
 from rose_carla.errors import RoseCarlaError
+from rose_carla.foreign import ExitError
 
 #: Exit codes: all is well, some of it failed, the command cannot be run as asked, somebody stopped it.
 DONE, FAILED, REFUSED, STOPPED = 0, 1, 2, 130
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
-def ended(run: Callable[[], int], stopped: str = "") -> int:
+class Said(SystemExit):
+    """The end of a parser, which has said what there is to say."""
+
+
+def ended(run: Callable[[], int], stopped: str = "", last: bool = False) -> int:
     """The exit code of ``run``, whatever comes of it.
 
     Parameters
     ----------
     stopped
         What to tell whoever stops it, beside that it is stopped.
+    last
+        Whether nothing comes after it but the end of the process, which a second Ctrl-C does not disturb.
     """
     _open_streams()
+    with _remarks_never_fail(), _signals_stop():
+        code = _code(run, stopped, last)
+        if last and code == STOPPED:
+            _cannot_be_stopped()
+    return code
+
+
+def _code(run: Callable[[], int], stopped: str, last: bool) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -35,31 +53,69 @@ def ended(run: Callable[[], int], stopped: str = "") -> int:
             code = run()
         sys.stdout.flush()
         return code
-    except SystemExit as end:  # of a parser, which has said what there is to say
-        return end.code if isinstance(end.code, int) else DONE
+    except Said as end:
+        return int(end.code or DONE)
+    except SystemExit as end:
+        return _refused(str(ExitError(end)))
     except RoseCarlaError as error:
         return _refused(str(error))
     except BrokenPipeError:
-        _let_go()  # whoever read our results has enough of them
+        _let_go(sys.stdout)  # whoever read our results has enough of them
         return DONE
     except OSError as error:
-        _let_go()
+        _let_go(sys.stdout)
         where = f" {error.filename!r}" if error.filename else ""
         return _refused(f"The file{where} cannot be read or written: {error.strerror or error}.")
     except MemoryError:
         return _refused("There is not enough memory: try fewer at a time, with --chunk or --jobs if there is one.")
     except KeyboardInterrupt:
+        if last:
+            _cannot_be_stopped()
         words = " ".join(filter(None, ["Stopped.", stopped]))
         print(f"\n{words}" if sys.stderr.isatty() else words, file=sys.stderr)  # after the terminal's ^C
         return STOPPED
     except Exception as error:
-        traceback.print_exc()
+        print(_lines(traceback.format_exc().rstrip()), file=sys.stderr)
         words = f"{type(error).__name__}: {error}"
         print(
             f"error: {one_line(words)}. This is no mistake of yours: please report it with what is above.",
             file=sys.stderr,
         )
         return FAILED
+
+
+@contextlib.contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP stop a command as Ctrl-C does, so that it ends the processes it has started.
+
+    Whoever had them ignored, as ``nohup`` does, or handles them, has that as it was.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # Python allows no other
+        for number in _signals("SIGTERM", "SIGHUP"):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) == _stop:
+                signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _cannot_be_stopped() -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in _signals("SIGINT", "SIGTERM", "SIGHUP"):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _signals(*names: str) -> list[signal.Signals]:
+    """Those that this system has."""
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
 def _open_streams() -> None:
@@ -73,6 +129,44 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         never_refuse(stream)
+
+
+@contextlib.contextmanager
+def _remarks_never_fail() -> Iterator[None]:
+    """Have the work go on when stderr goes away or is full: progress and remarks are no results."""
+    before = sys.stderr
+    sys.stderr = _Lossy(before)
+    try:
+        yield
+    finally:
+        if isinstance(sys.stderr, _Lossy):
+            sys.stderr = before
+        _let_go(before)
+
+
+class _Lossy:
+    """A stream to which everything can be written: what cannot is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        """Write, if that is possible."""
+        self.write("".join(texts))
+
+    def flush(self) -> None:
+        """Bring it on its way, if that is possible."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def never_refuse(stream: TextIO, encoding: str | None = None) -> None:
@@ -104,9 +198,23 @@ def one_line(text: object) -> str:
     return visible(" ".join(str(text).split()))
 
 
+def show(text: str) -> None:
+    """Print a result for people, in which nothing but line breaks commands a terminal."""
+    print(_lines(text))
+
+
 def remark(text: object) -> None:
     """Tell people something that is no result."""
     print(f"remark: {one_line(text)}", file=sys.stderr)
+
+
+def tell_failed(text: object) -> None:
+    """Tell people what failed while the rest went on."""
+    print(f"failed: {one_line(text)}", file=sys.stderr)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def _as_remark(message: object, category: object, filename: str, *further: Any, **named: Any) -> None:
@@ -120,9 +228,10 @@ def _refused(text: str) -> int:
     return REFUSED
 
 
-def _let_go() -> None:
-    """Have Python's last flush of stdout succeed: it would complain once more about what has been told."""
+def _let_go(stream: TextIO) -> None:
+    """Have Python's last flush of a stream succeed: it would complain once more about what has been told."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError):  # streams of somebody else need not have a number
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

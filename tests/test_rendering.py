@@ -297,3 +297,21 @@ def test_a_metric_that_failed_for_everybody_leaves_the_rest_of_the_report(tmp_pa
     assert "Acc_AIR" not in set(t_tests(frame)["Metric"])
     assert len(claims(frame)) <= 1
     assert "small-tests.csv" in written(tmp_path, frame)
+
+
+def test_markdown_holds_no_tag_and_no_line_of_a_name(tmp_path):
+    hostile = f"mine:-->{EVIL}\n```\x1b[2J|x"
+    about = {**PROVENANCE, "command": f"rose-carla table1 --methods '{hostile}'"}
+    frame = made_up().replace({"Method": {"CROCO": hostile}})
+    report.write(tmp_path, f"title {EVIL}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
+    text = (tmp_path / "small.md").read_text()
+    comment, _, body = text.partition("-->\n")
+    assert "-->" not in comment.removesuffix(" ")
+    _, code, body = body.split("```\n", 2)
+    assert code.count("\n") == 1
+    assert set(re.findall("<[a-z!/][^>]*>", body)) == {"<br>", "<u>", "</u>"}
+    assert "-->" not in body
+    assert "\x1b" not in text
+    columns = len(re.findall(r"(?<!\\)\|", next(line for line in body.splitlines() if line.startswith("| GrSp |"))))
+    label = next(line for line in body.splitlines() if line.startswith("| --&gt;"))
+    assert len(re.findall(r"(?<!\\)\|", label)) == columns

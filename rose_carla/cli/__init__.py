@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return ended(lambda: _run(words))
+    return ended(lambda: _run(words), last=arguments is None)
 
 
 def _run(words: list[str]) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import traceback
 from typing import Any
 
 import numpy as np
 import torch
-from rose_carla import models
+from rose_carla import foreign, models
 from carla.models.api import MLModel
 from rose_carla.cli.data import Loaded
 from rose_carla.cli.streams import printing_aside
@@ -71,16 +70,17 @@ def imported(choice: str) -> Any:
     ModelError
         If there is no such thing, or its module fails.
     """
-    module, _, name = choice.partition(":")
     try:
         with printing_aside():
-            return getattr(importlib.import_module(module), name)
+            return foreign.imported(choice)
     except Exception as error:  # a module of somebody else may raise anything
         raise ModelError(f"The model {choice!r} cannot be imported: {told(error)}") from error
 
 
 def told(error: Exception) -> str:
     """What somebody else's code raised, and where, in a sentence."""
+    if isinstance(error, RoseCarlaError):
+        return str(error)
     frames = [each for each in traceback.extract_tb(error.__traceback__) if "rose_carla/cli" not in each.filename]
     own = [each for each in frames if not each.filename.startswith("<frozen")]
     where = f" ({own[-1].filename}, line {own[-1].lineno})" if own and not isinstance(error, ImportError) else ""

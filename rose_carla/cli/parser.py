@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rose_carla.errors import RoseCarlaError, unknown_name
 from rose_carla.tables.options import Parser
+
+#: The most people of an option: nobody has a file of more.
+MANY = 1_000_000_000
 
 
 class CommandError(RoseCarlaError, ValueError):
@@ -44,9 +45,6 @@ def run_command(name: str, arguments: Sequence[str], prog: str) -> int:
     module.add_arguments(parser)
     chosen = parser.parse(arguments)
     chosen.typed = [*prog.split(), *arguments]
-    if os.getcwd() not in sys.path:
-        # where people keep models and methods of their own; last, so that no file there stands in for a library
-        sys.path.append(os.getcwd())
     code: int = module.run(chosen)
     return code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from rose_carla.cli.streams import rows
 from rose_carla.datasets import Dataset
 from rose_carla.endings import remark
 from rose_carla.errors import DataError, unknown_name
+from rose_carla.models.rows import LARGEST
 
 #: What stands for a missing value in CSV files, beside nothing at all.
 _MISSING = frozenset("na nan n/a null none <na> #n/a".split())
@@ -84,11 +86,12 @@ class People:
     def _check_header(self, source: str, header: Sequence[str]) -> None:
         if not header:
             raise DataError(f"{source!r} is empty: its first line has to name the columns.")
-        repeated = sorted({name for name in header if header.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(header).items() if count > 1)
         if repeated:
             raise DataError(f"{source!r} has the column {repeated[0]!r} twice: drop or rename one.")
         features = self.data.raw_features
-        missing = [feature for feature in features if feature not in header]
+        there = set(header)
+        missing = [feature for feature in features if feature not in there]
         if missing:
             other = next((mark for mark in ";\t" if len(header) == 1 and mark in header[0]), None)
             hint = f" It seems to be separated by {other!r}: use commas." if other else ""
@@ -157,10 +160,13 @@ class People:
                 low, high = self.ranges[feature]
                 slack = _ROUNDING * max(high - low, abs(high), abs(low))
                 for row in np.flatnonzero((numbers < low - slack) | (numbers > high + slack)):
-                    if not told[row]:
-                        outside[row].append(
-                            f"{feature} is {words[row]}, outside the range {plain(low)} to {plain(high)} of the data"
-                        )
+                    if told[row]:
+                        continue
+                    known = f"the range {plain(low)} to {plain(high)} of the data"
+                    if abs(float(numbers[row]) - low) / ((high - low) or 1.0) > LARGEST:  # encoded
+                        told[row] = f"{feature} is {words[row]}, too far outside {known}: check the value"
+                    else:
+                        outside[row].append(f"{feature} is {words[row]}, outside {known}")
             for row in np.flatnonzero(told != ""):
                 problems[row].append(told[row])
         return raw, outside

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from rose_carla.cli.people import plain
+from rose_carla.cli.streams import on_screen
 from rose_carla.endings import visible
 from rose_carla.planning import Plan, Success
 from rose_carla.spreadsheets import harmless
@@ -60,9 +61,8 @@ def write_csv(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
     writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     if first:
         writer.writeheader()
-    on_screen = visible if file.isatty() else str  # a file has the names as they are
     for row in _rows(answers):
-        writer.writerow({name: on_screen(str(harmless(cell))) for name, cell in row.items()})
+        writer.writerow({name: on_screen(str(harmless(cell)), file) for name, cell in row.items()})
 
 
 def _rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:

@@ -9,12 +9,14 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+import pandas as pd
 from rose_carla import files
 from rose_carla.cli.parser import CommandError
 from rose_carla.endings import never_refuse, visible
 from rose_carla.errors import DataError
+from rose_carla.foreign import ends_nothing
 
 STANDARD = "-"
 
@@ -41,9 +43,11 @@ def readable(source: str) -> None:
     DataError
         If it cannot be.
     """
+    if source == STANDARD:
+        return
     try:
-        if source != STANDARD:
-            open(source, "rb").close()
+        if os.path.isfile(source) or not os.access(source, os.R_OK) or os.path.isdir(source):
+            open(source, "rb").close()  # a pipe would be empty afterwards
     except OSError as error:
         raise DataError(f"{source!r} cannot be read: {error.strerror or error}.") from error
 
@@ -116,8 +120,13 @@ def _replaceable(path: str) -> bool:
     return not stream and (not os.path.exists(path) or os.path.isfile(path))
 
 
-def writable(path: str | None, *sources: str | None) -> None:
+def writable(path: str | None, *sources: str | None) -> str | None:
     """Refuse a file that cannot be written, or that is one of the sources, before hours of work.
+
+    Returns
+    -------
+    str, optional
+        The same file, even if code of somebody else changes the working directory.
 
     Raises
     ------
@@ -125,7 +134,9 @@ def writable(path: str | None, *sources: str | None) -> None:
         If it cannot be.
     """
     if path is None or path == STANDARD:
-        return
+        if any(_same(source, 1) for source in sources if source):
+            raise CommandError("stdout goes to a file that is read by this command: send it to another file.")
+        return path
     target = Path(os.path.realpath(path) if os.path.islink(path) and _replaceable(path) else path)
     if target.is_dir():
         raise CommandError(f"{path!r} is a folder: name a file in it.")
@@ -134,6 +145,7 @@ def writable(path: str | None, *sources: str | None) -> None:
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CommandError(f"{path!r} cannot be written: permission denied.")
     apart(path, *sources)
+    return os.path.abspath(path)
 
 
 def apart(path: str, *sources: str | None) -> None:
@@ -148,8 +160,8 @@ def apart(path: str, *sources: str | None) -> None:
         raise CommandError(f"{path!r} is read by this command, and would be written over: name another file.")
 
 
-def _same(source: str, path: str) -> bool:
-    """Whether two names are of one file; stdin is the file that a shell has put there."""
+def _same(source: str, path: str | int) -> bool:
+    """Whether two names, or a name and a number, are of one file; stdin is the file that a shell has put there."""
     try:
         return os.path.isfile(path) and os.path.samefile(0 if source == STANDARD else source, path)
     except (OSError, ValueError):  # one of them is not there, or cannot be
@@ -161,9 +173,22 @@ def for_programs() -> None:
     never_refuse(sys.stdout, "utf-8")
 
 
-def printing_aside() -> contextlib.AbstractContextManager[Any]:
-    """While code of somebody else runs: stdout is for results, so what it prints goes to stderr."""
-    return contextlib.redirect_stdout(sys.stderr)
+@contextlib.contextmanager
+def printing_aside() -> Iterator[None]:
+    """While code of somebody else runs: stdout is for results, so what it prints goes to stderr; nor does it end us."""
+    with contextlib.redirect_stdout(sys.stderr), ends_nothing():
+        yield
+
+
+def on_screen(text: str, file: TextIO) -> str:
+    """A cell of a CSV file: a terminal gets signs for what would command it, a file the names as they are."""
+    return visible(text) if file.isatty() else text
+
+
+def frame_on_screen(frame: pd.DataFrame, file: TextIO) -> pd.DataFrame:
+    """A table with all of its texts as :func:`on_screen`."""
+    texts = {name: column for name, column in frame.items() if column.dtype.kind not in "biuf"}
+    return frame.assign(**{name: column.map(lambda text: on_screen(str(text), file)) for name, column in texts.items()})
 
 
 def aligned(lines: list[list[str]], left: int = 1) -> str:

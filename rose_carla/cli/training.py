@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ _POLICY, _TRAINING = "policy.npz", "train.json"
 #: A policy whose training is being written: it becomes the policy once ``train.json`` speaks of it.
 _NEXT = "policy-next.npz"
 _FILES = (_POLICY, _NEXT, _TRAINING)
+#: Bytes of ``train.json`` that are read: what is longer was not written by us.
+_LONGEST = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -115,17 +117,18 @@ class Training:
     def write(self, folder: Path, method: Sequential, typed: Sequence[str]) -> None:
         """Write the policy, then the file that makes it a training; whoever is killed leaves the old one or the new."""
         folder.mkdir(parents=True, exist_ok=True)
-        _settle(folder)
-        method.save(folder / _NEXT)
-        about = {
-            "format": FORMAT,
-            **self.as_dict(),
-            "policy_sha256": _digest(folder / _NEXT),
-            "version": rose_carla.__version__,
-            "command": shlex.join(typed),
-        }
-        write_whole(folder / _TRAINING, json.dumps({**about, "checksum": checksum(about)}, indent=2) + "\n")
-        os.replace(folder / _NEXT, folder / _POLICY)
+        with _alone(folder):
+            _settle(folder)
+            method.save(folder / _NEXT)
+            about = {
+                "format": FORMAT,
+                **self.as_dict(),
+                "policy_sha256": _digest(folder / _NEXT),
+                "version": rose_carla.__version__,
+                "command": shlex.join(typed),
+            }
+            write_whole(folder / _TRAINING, json.dumps({**about, "checksum": checksum(about)}, indent=2) + "\n")
+            os.replace(folder / _NEXT, folder / _POLICY)
 
 
 def read(folder: Path) -> tuple[Training, str]:
@@ -139,10 +142,11 @@ def read(folder: Path) -> tuple[Training, str]:
     path = folder / _TRAINING
     if not folder.is_dir():
         raise CommandError(f"There is no folder {str(folder)!r}: make one with 'rose-carla train'.")
-    if not path.exists():
+    if not path.is_file():  # a pipe would be waited for
         raise CommandError(f"{str(folder)!r} holds no training ({_TRAINING}): make one with 'rose-carla train'.")
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            about = json.loads(file.read(_LONGEST).decode("utf-8"))
         if about["format"] != FORMAT:
             found = shown(about["format"])
             raise CommandError(f"{str(path)!r} has format {found}, this version reads {FORMAT}: train anew.")
@@ -226,10 +230,23 @@ class Loading:
     method: Sequential
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Have other processes that write a training to the folder wait, where the system can do that."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # Windows has none, and some networks' disks do not
+            import fcntl
+
+            number = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, number)  # which ends the lock, as does the end of the process
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+
+
 def _settle(folder: Path) -> None:
     """Finish what a killed process began: a policy that is a training already gets the name it should have."""
     with contextlib.suppress(CommandError, OSError):
-        if read(folder)[1] == _digest(folder / _NEXT):
+        if (folder / _NEXT).is_file() and read(folder)[1] == _digest(folder / _NEXT):
             os.replace(folder / _NEXT, folder / _POLICY)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import carla.recourse_methods as carla_methods
-from rose_carla import baselines, rose
+from rose_carla import baselines, foreign, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import ExperimentError, unknown_name
@@ -95,11 +94,10 @@ def entry(name: str) -> Entry:
     """
     if name in METHODS:
         return METHODS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
     try:
-        make = getattr(importlib.import_module(module), attribute)
+        make = foreign.imported(name)
     except Exception as error:  # a module of somebody else may raise anything
         raise ExperimentError(f"The method {name!r} cannot be imported: {type(error).__name__}: {error}.") from error
     if not (isinstance(make, type) and issubclass(make, RecourseMethod)):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rose_carla.endings import one_line
 from rose_carla.experiments.backends import Backend, Job
 from rose_carla.experiments.cells import Cell, Judgement, Recourse, Result
 from rose_carla.experiments.store import Store, check_folder, file_name, write_whole
@@ -151,13 +152,13 @@ class _Bar:
         if cell in self._left:
             self._left.remove(cell)
         if error:
-            tqdm.write(f"{cell.words} failed: {error}", file=sys.stderr)
+            tqdm.write(one_line(f"{cell.words} failed: {error}"), file=sys.stderr)
         self._tell()
         self._bar.update(_expected(cell))
 
     def _tell(self) -> None:
         if self._left:
-            self._bar.set_postfix_str(f" {len(self._left)} to do, now {self._left[0].words}", refresh=False)
+            self._bar.set_postfix_str(f" {len(self._left)} to do, now {one_line(self._left[0].words)}", refresh=False)
 
 
 def _expected(cell: Cell) -> float:

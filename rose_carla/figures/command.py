@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rose_carla import plots
 from rose_carla.compat import import_optional
-from rose_carla.endings import DONE, FAILED, ended
+from rose_carla.endings import DONE, FAILED, ended, show, tell_failed, visible
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments.store import write_whole
 from rose_carla.figures.recipes import RECIPES
@@ -43,7 +43,7 @@ def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     parser.known("figure", chosen.names, RECIPES)
     parser.known("format", chosen.formats, plots.FORMATS)
     scope = scope_of(parser, chosen, "ann")
-    return ended(lambda: _run(chosen, scope), KEPT)
+    return ended(lambda: _run(chosen, scope), KEPT, arguments is None)
 
 
 def _run(chosen: argparse.Namespace, scope: Scope) -> int:
@@ -60,13 +60,13 @@ def _run(chosen: argparse.Namespace, scope: Scope) -> int:
         except RoseCarlaError as error:
             problems.append(f"{name}: {error}")
             continue
-        plots.save(figure, chosen.out / name, chosen.formats)
+        plots.save(figure, chosen.out.path / name, chosen.formats)
         made.append(name)
     problems = failures(finished) + problems
     about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
-    write_whole(chosen.out / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    write_whole(chosen.out.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in made:
-        print(f"{chosen.out / name}: {RECIPES[name].words}")
+        show(f"{visible(str(Path(chosen.out.typed) / name))}: {RECIPES[name].words}")
     for words in problems:
-        print(f"failed: {words}", file=sys.stderr)
+        tell_failed(words)
     return FAILED if problems else DONE

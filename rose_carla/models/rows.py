@@ -18,7 +18,7 @@ from rose_carla.models.contract import feature_order
 _ROUNDING = 1e-6
 #: The largest value of a factual. Features are in [0, 1]; those of people beyond the data are a bit more, and no
 #: classifier or density computes with much larger numbers than this in single precision.
-_LARGEST = 1e15
+LARGEST = 1e15
 #: What numpy casts to floats, though it is none: kinds of arrays, and objects in them.
 _NO_FLOATS = "cmM"
 _NO_FLOAT = (complex, np.complexfloating, np.datetime64, np.timedelta64, datetime.datetime, datetime.timedelta)
@@ -61,10 +61,10 @@ def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         raise DataError(
             f"The factuals hold missing or infinite values in rows {_some(factuals, broken)}: drop or fill them first."
         )
-    far = np.abs(rows).max(axis=1, initial=0.0) > _LARGEST
+    far = np.abs(rows).max(axis=1, initial=0.0) > LARGEST
     if far.any():
         raise DataError(
-            f"The factuals hold values beyond {_LARGEST:g} in rows {_some(factuals, far)}: pass encoded rows, in which "
+            f"The factuals hold values beyond {LARGEST:g} in rows {_some(factuals, far)}: pass encoded rows, in which "
             "features are scaled to [0, 1]."
         )
     return rows

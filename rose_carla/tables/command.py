@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 from rose_carla import experiments
-from rose_carla.endings import DONE, FAILED, ended
+from rose_carla.endings import DONE, FAILED, ended, show, tell_failed, visible
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments import Finished
 from rose_carla.tables import layouts, report
@@ -57,7 +55,6 @@ def table_1(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     )
     parser.add_argument("--classifier", default="ann", metavar="KIND", help="ann (default) or linear")
     chosen = parser.parse_args(arguments)
-    sys.path.append(os.getcwd())  # where people keep a method of their own; last, so that it hides no library
     for method in chosen.methods:
         try:
             experiments.entry(method)
@@ -65,7 +62,7 @@ def table_1(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
             parser.error(str(error))
     scope = scope_of(parser, chosen, chosen.classifier)
     plan = layouts.table_1(scope, tuple(dict.fromkeys(chosen.methods)))
-    return ended(lambda: _run(chosen, "ROSE: the paper's Table 1", [plan], ("table1",)), KEPT)
+    return ended(lambda: _run(chosen, "ROSE: the paper's Table 1", [plan], ("table1",)), KEPT, arguments is None)
 
 
 def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -81,7 +78,7 @@ def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) ->
     plans = [_APPENDIX[part](scope) for part in dict.fromkeys(chosen.parts) if part in _APPENDIX]
     further = [lambda: classifiers(scope)] if _CLASSIFIERS in chosen.parts else []
     title = "ROSE: the tables of the paper's appendix"
-    return ended(lambda: _run(chosen, title, plans, ("frontier", "linear"), further), KEPT)
+    return ended(lambda: _run(chosen, title, plans, ("frontier", "linear"), further), KEPT, arguments is None)
 
 
 def _run(
@@ -101,17 +98,17 @@ def _run(
         "failed": failed,
         "hyperparameters": _hyperparameters(finished),
     }
-    held = report.write(chosen.out, title, parts, about, failed, compared)
+    held = report.write(chosen.out.path, title, parts, about, failed, compared)
     for table, _ in parts:
-        print(shown(table))
+        show(shown(table))
         if table.name in held:
-            print(_verdict(held[table.name]))
-    print(
-        f"Written to {chosen.out}/ after {time.time() - started:.0f} s; of {finished.n_reused + finished.n_run} cells "
-        f"{finished.n_reused} had been finished before."
+            show(_verdict(held[table.name]))
+    show(
+        f"Written to {visible(str(chosen.out))}/ after {time.time() - started:.0f} s; of "
+        f"{finished.n_reused + finished.n_run} cells {finished.n_reused} had been finished before."
     )
     for words in failed:
-        print(f"failed: {words}", file=sys.stderr)
+        tell_failed(words)
     return FAILED if failed else DONE
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
+from rose_carla.endings import one_line
 from rose_carla.tables.columns import MEASURES, condition_words
 from rose_carla.tables.table import Column, Table, Value
 
@@ -17,16 +20,16 @@ def markdown(table: Table) -> str:
     """A table with the paper's values beside ours, and the reasons for differences below."""
     numbers = {words: i for i, words in enumerate(table.reasons, start=1)}
     heads = ["", *(_head(column) for column in table.columns)]
-    lines = [f"## {table.title}", ""]
-    for note in (table.note, LEGEND):
+    lines = [f"## {harmless(table.title)}", ""]
+    for note in (harmless(table.note), LEGEND):
         lines += [note, ""] if note else []
     for dataset, rows in table.blocks.items():
-        lines += [f"### {dataset}", "", _line(heads), _line(["---"] * len(heads))]
+        lines += [f"### {harmless(dataset)}", "", _line(heads), _line(["---"] * len(heads))]
         for row in rows:
             lines.append(
                 _line(
                     [
-                        row.label,
+                        harmless(row.label),
                         *(
                             cell(value, column, numbers)
                             for value, column in zip(row.values, table.columns, strict=True)
@@ -37,7 +40,7 @@ def markdown(table: Table) -> str:
         lines.append("")
     if numbers:
         lines += ["Why values differ:", ""]
-        lines += [f"{number}. {words}." for words, number in numbers.items()]
+        lines += [f"{number}. {harmless(words)}." for words, number in numbers.items()]
         lines.append("")
     return "\n".join(lines)
 
@@ -70,13 +73,24 @@ def printed(value: Value, column: Column) -> str:
 
 def frame_markdown(frame: pd.DataFrame) -> str:
     """Any small frame; numbers are to be formatted before."""
-    lines = [_line(list(frame.columns)), _line(["---"] * frame.shape[1])]
-    lines += [_line([str(value) for value in row]) for row in frame.itertuples(index=False)]
+    lines = [_line([harmless(str(name)) for name in frame.columns]), _line(["---"] * frame.shape[1])]
+    lines += [_line([harmless(str(value)) for value in row]) for row in frame.itertuples(index=False)]
     return "\n".join(lines) + "\n"
 
 
+def harmless(text: str) -> str:
+    """A text in which no tag begins and no line ends: pages are made of Markdown. ``<`` before a space begins none.
+
+    Examples
+    --------
+    >>> harmless("mine:<b>"), harmless("p < 0.001")
+    ('mine:&lt;b&gt;', 'p < 0.001')
+    """
+    return re.sub("<(?! )", "&lt;", one_line(text).replace("&", "&amp;").replace(">", "&gt;"))
+
+
 def _head(column: Column) -> str:
-    condition = f"{condition_words(column.condition)}<br>" if column.condition else ""
+    condition = f"{harmless(condition_words(column.condition))}<br>" if column.condition else ""
     return f"{condition}{column.label} {column.arrow}"
 
 

@@ -6,12 +6,13 @@ import argparse
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rose_carla import datasets, experiments
-from rose_carla.endings import REFUSED
-from rose_carla.errors import unknown_name
+from rose_carla.endings import DONE, REFUSED, Said, one_line
+from rose_carla.errors import shown, unknown_name
 from rose_carla.experiments import Backend, Dask, Finished, Local, Store
 from rose_carla.experiments.store import check_folder
 from rose_carla.noise.threads import n_cores
@@ -20,8 +21,26 @@ from rose_carla.tables.people import Point
 
 #: For whoever stops a run.
 KEPT = "Finished cells are kept: the same command goes on from here."
+#: More of these is a slip of the hand.
+_MOST = {"seeds": 10_000, "jobs": 1024}
 #: What ``--quick`` looks at: a look, no result.
 _QUICK_PEOPLE, _QUICK_SAMPLES = 10, 100
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder to write to: it stays where it was when it was typed, whatever methods do to the working directory."""
+
+    typed: str
+    path: Path
+
+    @classmethod
+    def of(cls, typed: str) -> Folder:
+        """What was typed."""
+        return cls(str(Path(typed)), Path(typed).absolute())
+
+    def __str__(self) -> str:
+        return self.typed
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,8 +52,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and end."""
         sentence = message if message.endswith((".", "?")) else f"{message}."
-        print(f"error: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
-        sys.exit(REFUSED)
+        self.exit(REFUSED, f"error: {one_line(sentence[:1].upper() + sentence[1:])}\n")
+
+    def exit(self, status: int = DONE, message: str | None = None) -> NoReturn:
+        """End as somebody who is no stranger to :func:`.endings.ended`."""
+        if message:
+            print(message, end="", file=sys.stderr)
+        raise Said(status)
 
     def known(self, kind: str, names: Sequence[str], known: Sequence[str] | Mapping[str, Any]) -> None:
         """Refuse a name that does not exist, with the close match."""
@@ -69,12 +93,12 @@ def run_parser(description: str, name: str, prog: str | None) -> Parser:
     parser.add_argument("--backend", default="joblib", metavar="NAME", help="joblib (default) or dask")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster, such as tcp://10.0.0.1:8786")
     parser.add_argument(
-        "--out", type=Path, default=Path("results") / name, metavar="DIR", help="default results/" + name
+        "--out", type=Folder.of, default=f"results/{name}", metavar="DIR", help="default results/" + name
     )
     parser.add_argument(
         "--cells",
-        type=Path,
-        default=Path("results") / "cells",
+        type=Folder.of,
+        default="results/cells",
         metavar="DIR",
         help="finished cells; default results/cells",
     )
@@ -90,12 +114,14 @@ def scope_of(parser: Parser, chosen: argparse.Namespace, classifier: str) -> Sco
         parser.error("--backend dask needs --scheduler ADDRESS.")
     if chosen.scheduler and chosen.backend != "dask":
         parser.error("--scheduler is for --backend dask.")
-    if chosen.seeds < 1:
-        parser.error(f"--seeds has to be at least 1, got {chosen.seeds}.")
     if chosen.jobs is None:
         chosen.jobs = n_cores() if chosen.quick else 1
-    if chosen.jobs < 1:
-        parser.error(f"--jobs has to be at least 1, got {chosen.jobs}.")
+    for name, most in _MOST.items():
+        value = getattr(chosen, name)
+        if value < 1:
+            parser.error(f"--{name} has to be at least 1, got {value}.")
+        if value > most:
+            parser.error(f"--{name} has to be at most {most}, got {shown(value)}.")
     small = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if chosen.quick else {}
     names = tuple(dict.fromkeys(chosen.datasets))
     return Scope(names, classifier, tuple(range(chosen.seeds)), chosen.actionable, **small)
@@ -103,14 +129,14 @@ def scope_of(parser: Parser, chosen: argparse.Namespace, classifier: str) -> Sco
 
 def finished_cells(chosen: argparse.Namespace, points: Sequence[Point]) -> Finished:
     """All cells of some points, computed where they have not been."""
-    check_folder(chosen.out)
-    store = Store(chosen.cells)
+    check_folder(chosen.out.path)
+    store = Store(chosen.cells.path)
     backend: Backend = Dask(chosen.scheduler) if chosen.backend == "dask" else Local(chosen.jobs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             judgements = [judgement for point in points for judgement in point.judgements]
-            return experiments.run(judgements, store, backend, chosen.out / "logs")
+            return experiments.run(judgements, store, backend, chosen.out.path / "logs")
     finally:
         backend.close()
 
@@ -135,4 +161,4 @@ def about_cells(finished: Finished) -> dict[str, Any]:
 
 def plain(chosen: argparse.Namespace) -> dict[str, Any]:
     """Options as JSON can hold them."""
-    return {name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(chosen).items())}
+    return {name: str(value) if isinstance(value, Folder) else value for name, value in sorted(vars(chosen).items())}

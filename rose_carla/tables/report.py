@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import plots
+from rose_carla.endings import visible
 from rose_carla.errors import MissingPackageError
 from rose_carla.experiments.store import write_whole
 from rose_carla.tables.columns import DATASETS, MEASURES, condition_words
 from rose_carla.tables.comparison import claims, t_tests
 from rose_carla.tables.html import Page
 from rose_carla.tables.latex import latex
-from rose_carla.tables.markdown import frame_markdown, markdown
+from rose_carla.tables.markdown import frame_markdown, harmless, markdown
 from rose_carla.tables.people import tidy_csv
 from rose_carla.tables.table import Table
 
@@ -57,7 +58,7 @@ def write(
         The :func:`.comparison.claims` of the tables that are compared.
     """
     held = {table.name: claims(people) for table, people in parts if table.name in compared and not people.empty}
-    origin = f"Made by: {provenance['command']}\nrevision {provenance['revision']}, {provenance['started']}"
+    origin = f"Made by: {visible(provenance['command'])}\nrevision {provenance['revision']}, {provenance['started']}"
     page = Page(title)
     page.code(origin)
     if errors:
@@ -71,8 +72,9 @@ def write(
         write_whole(folder / f"{table.name}-people.csv", tidy_csv(people))
         if table.name in held:
             text += _compared(folder, table.name, people, held[table.name], page)
-        head = f"<!-- {origin} -->\n\n# {title}\n\n```\n{provenance['command']}\n```\n\n"
-        failed = "".join(f"- {escape(words, quote=False)}\n" for words in errors)  # pages may be made of it
+        about = escape(origin, quote=False)  # nothing in it ends the comment
+        head = f"<!-- {about} -->\n\n# {harmless(title)}\n\n```\n{visible(provenance['command'])}\n```\n\n"
+        failed = "".join(f"- {harmless(words)}\n" for words in errors)
         write_whole(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
     page.heading("Where this comes from")
     page.code(json.dumps(provenance, indent=2, ensure_ascii=False))

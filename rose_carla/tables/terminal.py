@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rose_carla.endings import visible
 from rose_carla.tables.columns import condition_words
 from rose_carla.tables.table import Table
 
@@ -14,7 +15,7 @@ def shown(table: Table) -> str:
     blocks = {
         dataset: [
             [
-                row.label,
+                visible(row.label),
                 *(f"{value.text}{'*' if value.best else ''}{'_' if value.best_robust else ''}" for value in row.values),
             ]
             for row in rows

@@ -14,6 +14,7 @@ import argparse
 import importlib.metadata
 import importlib.util
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +25,11 @@ from rose_carla import RoseOne, checks, datasets, models
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
 from rose_carla.cli.data import DataChoice, add_data_options
 from rose_carla.cli.method import add_method_options, build, hyperparameters, settings_of
-from rose_carla.cli.parser import CommandError, at_least
+from rose_carla.cli.parser import MANY, CommandError, at_least
 from rose_carla.cli.streams import printing_aside
 from rose_carla.compat.extras import OPTIONAL_PACKAGES, install_command
 from rose_carla.datasets.raw import RAW_FILES, raw_file
-from rose_carla.endings import DONE, FAILED, one_line
+from rose_carla.endings import DONE, FAILED, one_line, show
 from rose_carla.errors import RoseCarlaError
 from rose_carla.experiments import code
 from rose_carla.models.cache import cache_dir
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_option(parser, "linear")
     add_method_options(parser, None)
     parser.add_argument(
-        "--limit", type=at_least(1), default=_PEOPLE, metavar="N", help=f"people to try it on; default {_PEOPLE}"
+        "--limit", type=at_least(1, MANY), default=_PEOPLE, metavar="N", help=f"people to try it on; default {_PEOPLE}"
     )
 
 
@@ -68,10 +69,10 @@ def _contract(chosen: argparse.Namespace) -> int:
     factuals = models.negative_instances(model, seed=seed).head(chosen.limit)
     with printing_aside():
         failures = checks.contract_failures(build(chosen.method, model, seed, options), factuals)
-    print(f"{chosen.method} on {len(factuals)} people of {choice.name}, classifier {kind}")
+    show(one_line(f"{chosen.method} on {len(factuals)} people of {choice.name}, classifier {kind}"))
     width = max(map(len, checks.CHECKS))
     for name in checks.CHECKS:
-        print(f"  {name:<{width}}  {'breaks: ' + one_line(failures[name]) if name in failures else 'holds'}")
+        show(f"  {name:<{width}}  {'breaks: ' + one_line(failures[name]) if name in failures else 'holds'}")
     return FAILED if failures else DONE
 
 
@@ -88,8 +89,9 @@ def _installation() -> int:
             state = check()
         except Exception as error:  # whatever goes wrong is what was asked for
             failed = True
-            state = f"FAILS: {one_line(error if isinstance(error, RoseCarlaError) else told(error))}"
-        print(f"{name:<22}  {state}", flush=True)
+            state = f"FAILS: {one_line(told(error))}"
+        show(f"{name:<22}  {state}")
+        sys.stdout.flush()
     print("Something does not work: see above." if failed else "All is well.")
     return FAILED if failed else DONE
 

@@ -21,7 +21,7 @@ from rose_carla.cli.data import BUILT_IN, DataChoice, Loaded, add_data_options, 
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import categories, plain, ranges
 from rose_carla.cli.streams import aligned
-from rose_carla.endings import DONE, FAILED, one_line
+from rose_carla.endings import DONE, FAILED, one_line, show, visible
 from rose_carla.errors import DataError
 
 #: Categories that are listed.
@@ -39,11 +39,11 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.data is None:
         if any(value for name, value in vars(chosen).items() if name not in ("data", "typed")):
             raise CommandError("Name the data before the options that take columns: 'datasets FILE --immutable ...'.")
-        print(_listed())
+        show(_listed())
         return DONE
     choice = DataChoice.of(chosen)
     if choice.built_in:
-        print(_described(choice, choice.load(0)))
+        show(_described(choice, choice.load(0)))
         return DONE
     return _checked(choice)
 
@@ -79,15 +79,15 @@ def _checked(choice: DataChoice) -> int:
     problems = _problems(frame, choice)
     if not problems and choice.target is not None:
         wanted = outcome(frame[choice.target], choice.favourable)
-        print(_described(choice, Loaded(choice.made(frame, wanted, 0), digest, wanted)))
+        show(_described(choice, Loaded(choice.made(frame, wanted, 0), digest, wanted)))
         return DONE
     lines = [["column", "role", "values", "missing"]]
     for column in map(str, frame.columns):
         role = "outcome" if column == choice.target else _role(frame, column, choice)
         lines.append([column, role, _values(frame[column], role), str(int(frame[column].isna().sum()) or "")])
-    print(f"{choice.name}: {len(frame):,} people, {len(frame.columns)} columns\n{aligned(lines, left=3)}")
+    show(f"{visible(choice.name)}: {len(frame):,} people, {len(frame.columns)} columns\n{aligned(lines, left=3)}")
     for words in problems:
-        print(f"refused: {one_line(words)}")
+        show(f"refused: {one_line(words)}")
     return FAILED
 
 

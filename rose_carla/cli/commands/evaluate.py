@@ -30,16 +30,19 @@ from rose_carla.cli.commands.recourse import check_no_training
 from rose_carla.cli.data import DataChoice, add_data_options
 from rose_carla.cli.judging import METRICS, Elsewhere, judged
 from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
-from rose_carla.cli.parser import CommandError, at_least, named
+from rose_carla.cli.parser import MANY, CommandError, at_least, named
 from rose_carla.cli.people import People, plain
-from rose_carla.cli.streams import aligned, for_programs, once, readable, writable, written
+from rose_carla.cli.streams import aligned, for_programs, frame_on_screen, on_screen, once, readable, writable, written
 from rose_carla.cli.training import load, read, sources
-from rose_carla.endings import DONE, FAILED, one_line, remark
-from rose_carla.errors import DataError, RoseCarlaError
+from rose_carla.endings import DONE, FAILED, one_line, remark, show, tell_failed
+from rose_carla.errors import DataError
+from rose_carla.foreign import ends_nothing
 from rose_carla.spreadsheets import harmless, harmless_frame
 from rose_carla.tables.columns import MEASURES
 from tqdm.auto import tqdm
 
+#: Noisy versions of each person: more of them tell nothing new, and take memory.
+_MOST_SAMPLES = 1_000_000
 #: What makes a method, by the name of its row.
 Makers = dict[str, Callable[[], RecourseMethod]]
 
@@ -61,9 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--people", metavar="FILE", help="a CSV file of people; default: the paper's")
     parser.add_argument("--id", metavar="COL", help="of --people: who is who; default: rows numbered from 1")
     parser.add_argument("--counterfactuals", metavar="FILE", help="judge those of --people, a CSV file")
-    parser.add_argument("--limit", type=at_least(1), metavar="N", help="the first N people only")
+    parser.add_argument("--limit", type=at_least(1, MANY), metavar="N", help="the first N people only")
     parser.add_argument(
-        "--samples", type=at_least(1), default=1000, metavar="N", help="noisy versions of each; default 1000"
+        "--samples",
+        type=at_least(1, _MOST_SAMPLES),
+        default=1000,
+        metavar="N",
+        help="noisy versions of each; default 1000",
     )
     parser.add_argument("--format", default="table", metavar="NAME", help="table (default) or csv, unrounded")
     parser.add_argument("--per-person", metavar="FILE", help="a CSV row for each method and person, with intervals")
@@ -75,7 +82,9 @@ def run(chosen: argparse.Namespace) -> int:
     once(chosen.data, chosen.people, chosen.counterfactuals)
     for source in filter(None, (chosen.people, chosen.counterfactuals)):
         readable(source)
-    writable(chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *sources(chosen.policy))
+    per_person = writable(
+        chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *sources(chosen.policy)
+    )
     if chosen.counterfactuals is not None and chosen.people is None:
         raise CommandError("--counterfactuals needs --people FILE: those for whom they were made.")
     if chosen.id is not None and chosen.people is None:
@@ -85,18 +94,20 @@ def run(chosen: argparse.Namespace) -> int:
     results, failed = {}, {}
     with tqdm(total=len(makers) * (1 + len(METRICS)), disable=None) as bar:
         for name, make in makers.items():
-            bar.set_description(name)
+            bar.set_description(one_line(name))
             try:
-                results[name] = judged(make, model, factuals, seed, chosen.samples, bar.update)
+                with ends_nothing():
+                    results[name] = judged(make, model, factuals, seed, chosen.samples, bar.update)
             except Exception as error:  # methods of CARLA and of users raise what they like, and the others go on
-                failed[name] = str(error) if isinstance(error, RoseCarlaError) else told(error)
+                failed[name] = told(error)
     if results:
         _show(results, chosen.format)
-    if chosen.per_person:
-        with written(chosen.per_person) as file:
-            harmless_frame(_people(results, labels)).to_csv(file, index=False, lineterminator="\n")
+    if per_person:
+        with written(per_person) as file:
+            rows = harmless_frame(_people(results, labels))
+            frame_on_screen(rows, file).to_csv(file, index=False, lineterminator="\n")
     for name, words in failed.items():
-        print(f"failed: {name}: {one_line(words)}", file=sys.stderr)
+        tell_failed(f"{name}: {words}")
     return FAILED if failed else DONE
 
 
@@ -183,14 +194,15 @@ def _show(results: dict[str, pd.DataFrame], form: str) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["Method", "People", *METRICS])
         for name, frame in results.items():
-            writer.writerow([harmless(name), len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
+            label = on_screen(str(harmless(name)), sys.stdout)
+            writer.writerow([label, len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
         return
     lines = [["", "People", *(MEASURES[metric].label for metric in METRICS)]]
     for name, frame in results.items():
         means = {metric: frame[metric].mean() for metric in METRICS}
         texts = [MEASURES[metric].text(mean) if np.isfinite(mean) else "-" for metric, mean in means.items()]
         lines.append([name, str(len(frame)), *texts])
-    print(aligned(lines))
+    show(aligned(lines))
 
 
 def _people(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from pathlib import Path
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
 from rose_carla.cli.data import OF_CSV, DataChoice, add_data_options
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
-from rose_carla.cli.parser import CommandError, at_least, named
+from rose_carla.cli.parser import MANY, CommandError, at_least, named
 from rose_carla.cli.people import Chunk, People
 from rose_carla.cli.plans import FORMATS, REFUSED, Answer
 from rose_carla.cli.streams import STANDARD, for_programs, once, readable, writable, written
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="plan for people with values outside the range of the training data too; by default they are refused",
     )
     parser.add_argument(
-        "--chunk", type=at_least(1), default=_TOGETHER, metavar="N", help=f"people at a time; default {_TOGETHER}"
+        "--chunk", type=at_least(1, MANY), default=_TOGETHER, metavar="N", help=f"people at a time; default {_TOGETHER}"
     )
 
 
@@ -64,14 +64,14 @@ def run(chosen: argparse.Namespace) -> int:
     write = FORMATS[named(chosen.format, list(FORMATS), "format")]
     once(chosen.people, chosen.data)
     readable(chosen.people)
-    writable(chosen.out, chosen.people, chosen.data, *sources(chosen.policy))
+    out = writable(chosen.out, chosen.people, chosen.data, *sources(chosen.policy))
     if chosen.format != "text":
         for_programs()
     method = planner_of(chosen)
     people = People(method._mlmodel.data, chosen.id, chosen.extrapolate)
     counts: Counter[str] = Counter()
     names: Counter[str] = Counter()
-    with written(chosen.out) as file, tqdm(unit=" people", disable=None, total=_lines(chosen.people)) as bar:
+    with written(out) as file, tqdm(unit=" people", disable=None, total=_lines(chosen.people)) as bar:
         for chunk in people.chunks(chosen.people, chosen.chunk):
             answers = list(answered(method, chunk))
             write(answers, file, not counts)

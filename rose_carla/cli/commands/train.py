@@ -27,7 +27,7 @@ from rose_carla.cli.method import add_method_options, build, hyperparameters, pl
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import STANDARD
 from rose_carla.cli.training import Training
-from rose_carla.endings import DONE, remark, visible
+from rose_carla.endings import DONE, remark, show, visible
 from rose_carla.errors import DataError
 from rose_carla.sequential import Sequential
 
@@ -49,6 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.data == STANDARD:
         raise CommandError("A training has to be repeatable, which stdin is not: give a file.")
     choice = DataChoice.of(chosen)
+    folder = chosen.out.absolute()  # code of somebody else may change the working directory
     seed, name, kind = chosen.seed or 0, chosen.method or "ROSE-one", chosen.model or chosen.usual_model
     options = hyperparameters(chosen.set)
     planner_class(name)
@@ -70,19 +71,20 @@ def run(chosen: argparse.Namespace) -> int:
     method = build(name, model, seed, options)
     assert isinstance(method, Sequential)
     trained = time.perf_counter()
-    training.write(chosen.out, method, chosen.typed)
-    print(f"data        {about(choice, loaded)}")
+    training.write(folder, method, chosen.typed)
+    show(f"data        {about(choice, loaded)}")
     test = loaded.data.df_test
     accuracy, usual = models.accuracy(model, test), test[loaded.data.target].mean()
-    print(
-        f"classifier  {kind}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
+    show(
+        f"classifier  {visible(kind)}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
         f"{fitted - start:.1f} s"
     )
     if accuracy <= max(usual, 1 - usual):
         remark("the classifier is no better than always predicting the more frequent outcome")
-    print(f"policy      {name}, trained in {trained - fitted:.1f} s")
-    print(f"plans       {reached(method, model, seed)}", flush=True)
-    print(f"written     {chosen.out}/policy.npz, {chosen.out}/train.json")
+    show(f"policy      {visible(name)}, trained in {trained - fitted:.1f} s")
+    show(f"plans       {reached(method, model, seed)}")
+    told = visible(str(chosen.out))
+    show(f"written     {told}/policy.npz, {told}/train.json")
     return DONE
 
 
