@@ -82,9 +82,8 @@ def run(chosen: argparse.Namespace) -> int:
     once(chosen.data, chosen.people, chosen.counterfactuals)
     for source in filter(None, (chosen.people, chosen.counterfactuals)):
         readable(source)
-    per_person = writable(
-        chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *sources(chosen.policy)
-    )
+    read_too = sources(chosen.policy)
+    per_person = writable(chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *read_too)
     if chosen.counterfactuals is not None and chosen.people is None:
         raise CommandError("--counterfactuals needs --people FILE: those for whom they were made.")
     if chosen.id is not None and chosen.people is None:
