@@ -99,7 +99,9 @@ def entry(name: str) -> Entry:
     try:
         make = foreign.imported(name)
     except Exception as error:  # a module of somebody else may raise anything
-        raise ExperimentError(f"The method {name!r} cannot be imported: {type(error).__name__}: {said(error)}") from error
+        raise ExperimentError(
+            f"The method {name!r} cannot be imported: {type(error).__name__}: {said(error)}"
+        ) from error
     if not (isinstance(make, type) and issubclass(make, RecourseMethod)):
         raise ExperimentError(f"{name!r} is no CARLA recourse method: derive it from rose_carla.Method.")
     settings = getattr(make, "settings_class", None)
