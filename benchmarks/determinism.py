@@ -8,11 +8,12 @@ many arrays of the cells, which are not rounded as the tables are.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -81,14 +82,38 @@ def arrays(cells: Path) -> dict[tuple[str, str], bytes]:
 
 
 def by_threads(names: list[str]) -> None:
-    """Training, recourse and all metrics with several numbers of threads."""
+    """Training of classifiers and policies, recourse and all metrics with several numbers of threads."""
     for name in names:
-        model = models.train(datasets.load(name, all_actionable=True), "ann")
+        data = datasets.load(name, all_actionable=True)
+        predicted = [classified(data, threads) for threads in THREADS]
+        told = {compared(each, predicted[0]) for each in predicted[1:]}
+        print(f"{name:7} network   {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
+        model = models.train(data, "ann")
         people = models.negative_instances(model).head(PEOPLE)
         for kind in METHODS:
             results = [judged(kind, {}, model, people, threads) for threads in THREADS]
             told = {compared(each, results[0]) for each in results[1:]}
             print(f"{name:7} {kind.name:9} {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
+
+
+@contextlib.contextmanager
+def so_many(threads: tuple[int, int, int]) -> Iterator[None]:
+    """So many threads of our loops, of torch and of linear algebra, for a while."""
+    ours, of_torch, of_algebra = threads
+    before = torch.get_num_threads()
+    try:
+        with mock.patch.dict(os.environ, ROSE_CARLA_THREADS=str(ours)), threadpool_limits(of_algebra):
+            torch.set_num_threads(of_torch)
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def classified(data: datasets.Dataset, threads: tuple[int, int, int]) -> pd.DataFrame:
+    """What a network that is trained anew predicts for all test rows."""
+    with so_many(threads):
+        model = models.train(data, "ann", use_cache=False)
+        return pd.DataFrame(model.predict_proba(data.df_test), index=data.df_test.index)
 
 
 def judged(
@@ -98,16 +123,10 @@ def judged(
     people: pd.DataFrame,
     threads: tuple[int, int, int],
 ) -> pd.DataFrame:
-    """Counterfactuals and all metrics, with so many threads of our loops, of torch and of linear algebra."""
-    ours, of_torch, of_algebra = threads
-    before = torch.get_num_threads()
-    try:
-        with mock.patch.dict(os.environ, ROSE_CARLA_THREADS=str(ours)), threadpool_limits(of_algebra):
-            torch.set_num_threads(of_torch)
-            benchmark = Benchmark(model, kind(model, options), people, {"n_samples": 200})
-            metrics = benchmark.run_benchmark()
-    finally:
-        torch.set_num_threads(before)
+    """Counterfactuals and all metrics."""
+    with so_many(threads):
+        benchmark = Benchmark(model, kind(model, options), people, {"n_samples": 200})
+        metrics = benchmark.run_benchmark()
     timed = [column for column in metrics.columns if "time" in column.lower()]
     return pd.concat([benchmark.counterfactuals, metrics.drop(columns=timed)], axis=1)
 

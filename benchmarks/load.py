@@ -42,7 +42,7 @@ COMPAS = "compas"
 
 
 def measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
-    """What a call in a process of its own returns, its seconds and the peak of its memory in megabytes."""
+    """What a call in a process of its own returns, its seconds, and the megabytes at the peak of it or of a child."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measured, call, *arguments).result()
 
@@ -50,7 +50,8 @@ def measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, flo
 def _measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
     result, seconds = call(*arguments)
     unit = 1e6 if sys.platform == "darwin" else 1e3
-    return result, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return result, seconds, max(peaks) / unit
 
 
 def crowd(model: models.TorchModel, n: int) -> pd.DataFrame:

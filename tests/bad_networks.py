@@ -166,6 +166,14 @@ def short_list(mark, path):
     path.write_bytes(content.replace(b"K\x02\x85", b"K\x09\x85"))
 
 
+def foreign_layer(mark, path):
+    """A Keras network with a layer that has a name of Keras' own, and is of another package."""
+    h5py = pytest.importorskip("h5py")
+    dense = {"class_name": "Dense", "module": "os", "config": {"units": 2}}
+    with h5py.File(path, "w") as file:
+        file.attrs["model_config"] = json.dumps({"class_name": "Sequential", "config": {"layers": [dense]}})
+
+
 HOSTILE = {
     "torch": ("pytorch", lambda mark, path: torch.save(Payload(mark), path)),
     "torch of old": (
@@ -187,4 +195,5 @@ HOSTILE = {
     "more objects than there are": ("sklearn", short_list),
     "Keras": ("tensorflow", lambda_layer),
     "Keras, function": ("tensorflow", foreign_activation),
+    "Keras, module": ("tensorflow", foreign_layer),
 }

@@ -38,6 +38,16 @@ def examples(share: float) -> settings:
     return settings(PROFILE, max_examples=round(share * PROFILE.max_examples))
 
 
+@contextlib.contextmanager
+def watched():
+    """No hang, no global generator touched."""
+    before = global_state()
+    with warnings.catch_warnings(), interrupted_after(LONGEST, "the example hangs"):
+        warnings.simplefilter("ignore")
+        yield
+    assert global_state() == before
+
+
 class Tally:
     """How the examples of a property ended."""
 
@@ -47,16 +57,13 @@ class Tally:
     @contextlib.contextmanager
     def example(self):
         """One example: no error but ours, no hang, no global generator touched."""
-        before = global_state()
-        try:
-            with warnings.catch_warnings(), interrupted_after(LONGEST, "the example hangs"):
-                warnings.simplefilter("ignore")
+        with watched():
+            try:
                 yield
-            self.ends["result"] += 1
-        except RoseCarlaError as error:
-            check_helpful(error)
-            self.ends[type(error).__name__] += 1
-        assert global_state() == before
+                self.ends["result"] += 1
+            except RoseCarlaError as error:
+                check_helpful(error)
+                self.ends[type(error).__name__] += 1
 
     def close(self, least: float = 0.4) -> None:
         """Tell, and check that enough ended in a result: ``least`` of them, but for twice the error of so few."""

@@ -125,3 +125,10 @@ def test_many_processes_that_compile_for_several_types_at_once_disagree_about_no
     for kind in sorted({*kinds}):
         assert loaded(folder)(np.arange(4, dtype=kind)) == 12
     assert len(kept(folder)) == 7
+
+
+def test_no_two_processes_give_the_same_name_to_what_they_compile(folder):
+    """As numba's numbers would, and then one signature would get the machine code of another."""
+    first, second = (loaded(folder)._cache._cache_file for _ in range(2))
+    names = {kept._data_name(1) for kept in (first, second) for _ in range(50)}
+    assert len(names) == 100

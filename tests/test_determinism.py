@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from rose_carla import RoseMul, RoseOne, baselines, models
 from benchmark_scripts import script
 
@@ -26,3 +28,27 @@ def test_threads_change_no_bit_of_recourse_and_metrics(name, compas_ann):
     several = judged(kind, options, compas_ann, people, (3, 4, 2))
     pd.testing.assert_frame_equal(several, one, check_exact=True)
     assert one.notna().any(axis=None)
+
+
+def test_threads_change_no_bit_of_a_classifier(compas, monkeypatch):
+    seen, usual = set(), torch.optim.RMSprop.step
+
+    def step(self, *arguments):
+        seen.add(torch.get_num_threads())  # so small a network might give the same bits by chance
+        return usual(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.RMSprop, "step", step)
+    classified = script("determinism").classified
+    one, several = (classified(compas, threads) for threads in ((1, 1, 1), (3, 4, 2)))
+    pd.testing.assert_frame_equal(several, one, check_exact=True)
+    assert seen == {1}
+
+
+def test_the_comparison_notices_differences(tmp_path):
+    determinism = script("determinism")
+    frame = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]})
+    assert determinism.compared(frame.copy(), frame) == "4 of 4 values the same, largest difference 0"
+    other = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "z"]})
+    assert determinism.compared(other, frame) == "2 of 4 values the same, largest difference 0.5"
+    np.savez(tmp_path / "cell.npz", values=np.ones(3), cell_time=np.ones(3), header=np.array("{}"))
+    assert determinism.arrays(tmp_path) == {("cell.npz", "values"): np.ones(3).tobytes()}

@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 import pandas as pd
 import pytest
 from cli_examples import folder, inside  # noqa: F401 - a fixture
-from fuzz_outcomes import Tally, examples, tell_total
+from fuzz_outcomes import Tally, examples, tell_total, watched
 from hypothesis import given
 from hypothesis import strategies as st
 from rose_carla.cli import main
@@ -110,7 +110,7 @@ def test_people(folder):  # noqa: F811
 def called(folder, *words):  # noqa: F811
     """Exit code, stdout and stderr of a command."""
     out, err = io.StringIO(), io.StringIO()
-    with inside(folder), redirect_stdout(out), redirect_stderr(err):
+    with watched(), inside(folder), redirect_stdout(out), redirect_stderr(err):
         code = main([*words])
     return code, out.getvalue(), err.getvalue()
 

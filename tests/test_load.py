@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import tracemalloc
 
 import numpy as np
@@ -58,3 +59,34 @@ def test_a_density_of_many_rows_has_the_covariance_of_all_and_kernels_of_some():
 def test_many_processes_share_a_cache_and_a_folder_of_cells(load, tmp_path):
     told, _ = load.processes(str(tmp_path), load.PROCESSES, 2)
     assert told == "0 failed, 2 answers of 2 classifiers, 3 files, 0 leftovers"
+
+
+def test_every_measurement_runs(load, tmp_path, monkeypatch):
+    """The long form takes an hour, and should not fail at its end."""
+    monkeypatch.setattr(load.models, "train", lambda data, kind: load.models.training.train(data, "linear"))
+    words, seconds = load.counterfactuals("ROAR", 20)
+    assert words == "recourse for 100.0% of 20"
+    assert seconds > 0
+    assert load.density(3000, 1000)[0].startswith("1,000 kernels, 100 draws for each of 1,000 states")
+
+
+def test_the_stream_is_measured_from_file_to_file(load, compas, tmp_path, capsys):
+    trained = ["train", "compas", "--model", "linear", "--out", f"{tmp_path}/policy", "--set", "search=false"]
+    assert load.rose_carla([*trained, "--set", 'ppo={"n_updates": 1, "n_environments": 8, "n_steps": 4}']) == 0
+    compas.inverse_transform(compas.df.head(20)).drop(columns=compas.target).to_csv(tmp_path / "20.csv", index=False)
+    words, seconds = load.stream(str(tmp_path), 20)
+    assert words.startswith("exit code 0, answers for 20, ")
+    assert seconds > 0
+
+
+def test_the_peak_of_memory_is_also_that_of_child_processes(load):
+    before = load._measured(lambda: ("", 0.0))[2]
+    taken = 300e6
+
+    def starts_one():
+        child = multiprocessing.get_context("fork").Process(target=lambda: np.ones(int(taken / 8)).sum())
+        child.start()
+        child.join()
+        return "", 0.0
+
+    assert load._measured(starts_one)[2] > before

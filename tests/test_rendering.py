@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from rose_carla.errors import ExperimentError
 from rose_carla.experiments import Finished, Result
 from rose_carla.tables import Column, Estimate, Printed, Scope, Table, build, claims, layouts, people, report, t_tests
+from rose_carla.tables.columns import DATASETS, MEASURES
 from rose_carla.tables.comparison import BETTER, DIFFERS, WITHIN
 from rose_carla.tables.html import Page
 from rose_carla.tables.latex import escape, latex
@@ -92,6 +94,29 @@ def assert_nothing_is_run_or_fetched(page):
             if "http" in (value or ""):
                 assert name.startswith("xmlns") or name == "rdf:resource"
     assert not re.search(r"@import|url\((?!#)", page)
+
+
+def hostile(monkeypatch):
+    """A table with something evil, after a word to tell it by, wherever a text can stand."""
+    monkeypatch.setitem(DATASETS, EVIL, f"dataset {EVIL}")
+    monkeypatch.setitem(MEASURES, EVIL, replace(MEASURES["Validity"], label=f"label {EVIL}"))
+    known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
+    value = Value(f"text {EVIL}", known, Printed(0.2, None), DIFFERS, f"reason {EVIL}")
+    row = Row(EVIL, f"method {EVIL}", f"condition {EVIL}", (value,))
+    return Table("small", f"title {EVIL}", f"note {EVIL}", (Column(EVIL, f"when {EVIL}"),), (row,))
+
+
+def test_html_escapes_every_part_of_a_table(monkeypatch):
+    page = Page("page")
+    page.table(hostile(monkeypatch))
+    page.heading(f"heading {EVIL}")
+    page.text(f"paragraph {EVIL}")
+    whole = page.html()
+    assert_nothing_is_run_or_fetched(whole)
+    told = parsed(whole).text
+    for part in ("label", "text", "reason", "dataset", "method", "condition", "title", "note", "when", "heading"):
+        assert f"{part} {EVIL}" in told, part
+    assert told.count(EVIL) == whole.count("&lt;script&gt;") == 11
 
 
 def test_html_escapes_what_it_is_given_and_fetches_nothing():

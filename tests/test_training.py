@@ -12,6 +12,7 @@ import torch
 from rose_carla import datasets, models
 from rose_carla.errors import ModelError
 from rose_carla.models import cache
+from rose_carla.seeds import global_state
 from sklearn.linear_model import LogisticRegression
 
 PAPER_ACCURACY = {"ann": 0.86, "linear": 0.86}
@@ -249,3 +250,11 @@ def test_another_format_and_an_unwritable_folder(german, cache_folder, monkeypat
     monkeypatch.setenv("ROSE_CARLA_CACHE", str(blocked))
     with pytest.warns(UserWarning, match="was not cached"):
         models.train(german)
+
+
+def test_no_global_generator_is_touched_whether_it_is_trained_or_found(compas, tmp_path, monkeypatch):
+    monkeypatch.setenv("ROSE_CARLA_CACHE", str(tmp_path))
+    for _ in range(2):
+        before = global_state()
+        models.train(compas, "linear", settings=models.TrainingSettings((), 0.1, 512, 1))
+        assert global_state() == before

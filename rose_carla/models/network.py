@@ -38,8 +38,10 @@ class Network(nn.Module):
         )
         for wide, layer in zip(widths, self.layers, strict=False):
             for parameter in layer.parameters():
-                bound = 1 / math.sqrt(wide) if generator is not None else 0.0
-                parameter.data.uniform_(-bound, bound, generator=generator)  # nn.init takes none before torch 2.3
+                if generator is None:
+                    parameter.data.zero_()
+                else:  # nn.init takes none before torch 2.3
+                    parameter.data.uniform_(-1 / math.sqrt(wide), 1 / math.sqrt(wide), generator=generator)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Values before the softmax, shape (n, 2)."""
