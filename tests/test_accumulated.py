@@ -152,5 +152,5 @@ def test_what_is_no_number_is_refused_in_words(change, message):
 
 
 def test_plans_of_millions_of_steps_are_refused():
-    with pytest.raises(NoiseError, match="more than 1,000,000 units"):
+    with pytest.raises(NoiseError, match="more than 100,000 units"):
         unit_actions(np.array([[1e200, 0.0]]), 0.025)

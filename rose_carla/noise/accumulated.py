@@ -27,7 +27,7 @@ _SLACK = 1e-9
 #: Numbers of one batch of particles: 32 MB.
 _NUMBERS = 4_000_000
 #: Most units of action in a plan.
-_MOST_UNITS = 1_000_000
+_MOST_UNITS = 100_000
 
 
 def noisy_step(
