@@ -21,13 +21,9 @@ import pytest
 import torch
 from rose_carla import RoseOne, datasets, models
 from bad_files import BOMBS, ODD_ARRAYS, payloads
-from bad_networks import CARLAS, HOSTILE
-from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
-from joblib.numpy_pickle import NumpyArrayWrapper
 from rose_carla.cli import streams
 from rose_carla.cli.plans import Answer, write_csv
-from rose_carla.compat.unpickling import load_forest
 from rose_carla.errors import PlanError
 from rose_carla.experiments import Judgement, Recourse, Setting, Store
 from rose_carla.models import cache
@@ -94,42 +90,6 @@ def test_the_payloads_would_run(tmp_path):
         mark = tmp_path / name
         load(io.BytesIO(payloads(mark)[name]))
         assert mark.exists()
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_networks_that_carla_saved_run_nothing_either(name, compas, mark, tmp_path, monkeypatch, capsys):
-    backend, write = HOSTILE[name]
-    if backend == "tensorflow":
-        pytest.importorskip("tf_keras")
-    if backend == "xgboost":
-        pytest.importorskip("xgboost")
-    kind, settings, end = CARLAS[backend]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CF_MODELS", str(tmp_path / "carla"))
-    MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings, force_train=True)
-    (saved,) = (tmp_path / "carla").rglob(f"*.{end}")
-    write(mark, saved)
-    assert not mark.exists()
-    with pytest.raises(pickle.UnpicklingError):
-        MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings)
-    assert not mark.exists()
-
-
-def test_networks_with_programs_would_run(tmp_path):
-    """Otherwise those tests would prove nothing."""
-    for name in ("torch", "a program while loading"):
-        mark, saved = tmp_path / f"{name} ran", tmp_path / name
-        HOSTILE[name][1](mark, saved)
-        torch.load(saved, weights_only=False)
-        assert mark.exists()
-
-
-def test_arrays_that_joblib_has_not_written_are_refused(tmp_path):
-    wrapper = NumpyArrayWrapper(np.ndarray, (1,), "C", np.dtype(float))
-    wrapper.read_array = bytearray
-    (tmp_path / "forest").write_bytes(pickle.dumps(wrapper))
-    with pytest.raises(pickle.UnpicklingError, match="joblib has not written"):
-        load_forest(tmp_path / "forest")
 
 
 #: Calls that run what is in a file, or may.
