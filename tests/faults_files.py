@@ -68,7 +68,7 @@ def other_versions(trial: Trial) -> Came:
 
 
 def hostile(trial: Trial) -> Came:
-    """one of these runs code when it is unpickled, or claims terabytes, depth or a password"""
+    """one of these runs code when it is unpickled, or claims to hold terabytes, endless nesting or a password"""
     mark = trial.folder / "ran"
     n, told = _tried(trial, lambda whole: [*payloads(mark).values(), *(bomb() for bomb in BOMBS.values())])
     assert not mark.exists()
