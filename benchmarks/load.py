@@ -87,9 +87,9 @@ def stream(folder: str, n: int) -> tuple[str, float]:
     return f"exit code {code}, answers for {answered:,}, {plans.stat().st_size / 1e6:.1f} MB", seconds
 
 
-def prepare_stream(folder: str, sizes: list[int]) -> tuple[str, float]:
-    """A policy, and files of people in original units."""
-    assert rose_carla(["train", COMPAS, "--out", f"{folder}/policy"]) == 0
+def prepare_stream(folder: str, sizes: list[int], *options: str) -> tuple[str, float]:
+    """A policy, trained with these options, and files of people in original units."""
+    assert rose_carla(["train", COMPAS, "--out", f"{folder}/policy", *options]) == 0
     data = datasets.load(COMPAS)
     model = models.train(data, "ann")
     for n in sizes:

@@ -42,8 +42,7 @@ def examples(share: float) -> settings:
 def watched():
     """No hang, no global generator touched."""
     before = global_state()
-    with warnings.catch_warnings(), interrupted_after(LONGEST, "the example hangs"):
-        warnings.simplefilter("ignore")
+    with interrupted_after(LONGEST, "the example hangs"):
         yield
     assert global_state() == before
 
@@ -57,7 +56,8 @@ class Tally:
     @contextlib.contextmanager
     def example(self):
         """One example: no error but ours, no hang, no global generator touched."""
-        with watched():
+        with watched(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             try:
                 yield
                 self.ends["result"] += 1

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from importlib.metadata import distributions
-from pathlib import Path
 
 import pytest
+from benchmark_scripts import script
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import installed
-
+installed = script("installed")
 #: name -> lines of metadata
 MADE_UP = {
     "rose-carla": [
