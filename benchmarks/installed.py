@@ -47,12 +47,12 @@ def normal(name: str) -> str:
 def licence(found: Distribution) -> str:
     """The licence that a distribution states, in the first of the three places that has it."""
     about = found.metadata
-    if about["License-Expression"]:
-        return about["License-Expression"]
+    if expression := about.get("License-Expression"):  # not about[...]: importlib_metadata's raises
+        return expression
     classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
     if any(line != "OSI Approved" for line in classifiers):
         return ", ".join(line for line in classifiers if line != "OSI Approved")
-    told = (about["License"] or "").strip()
+    told = (about.get("License") or "").strip()
     return told.splitlines()[0] if told not in ("", "UNKNOWN") else "not stated"
 
 

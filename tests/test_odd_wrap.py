@@ -151,12 +151,16 @@ def test_columns_come_in_any_sequence(compas, encoded, kind):
     np.testing.assert_allclose(model.predict_proba(rows), fitted.predict_proba(rows[order].to_numpy()))
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_modules_of_low_precision(compas, outputs):
-    for kind in (torch.bfloat16, torch.float16):
-        module = torch.nn.Linear(7, outputs).to(kind)
-        module.bias.data -= 2
-        model = models.wrap(module, compas, output="logit")
-        chances = models.probability(model)(compas.df_test[model.feature_input_order].to_numpy())
-        assert ((chances >= 0) & (chances <= 1)).all()
-        assert torch.isfinite(models.logit(model)(torch.rand(3, 7))).all()
+def test_modules_of_low_precision(compas, outputs, kind):
+    module = torch.nn.Linear(7, outputs).to(kind)
+    module.bias.data -= 2
+    try:
+        module(torch.ones(2, 7, dtype=kind))
+    except RuntimeError as error:
+        pytest.skip(f"this torch does not know how: {error}")
+    model = models.wrap(module, compas, output="logit")
+    chances = models.probability(model)(compas.df_test[model.feature_input_order].to_numpy())
+    assert ((chances >= 0) & (chances <= 1)).all()
+    assert torch.isfinite(models.logit(model)(torch.rand(3, 7))).all()
