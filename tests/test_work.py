@@ -94,6 +94,18 @@ def test_what_is_sent_between_processes_is_sent_at_once(tmp_path, monkeypatch):
     assert (tmp_path / sent).stat().st_size > 300_000
 
 
+def test_files_between_processes_that_cannot_be_written_or_read_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(aside, "_end_with", lambda parent: None)
+    cell = judged("odd_methods:Talks").recourse
+    (tmp_path / "file").touch()
+    with pytest.raises(ExperimentError, match=r"cannot be kept for a moment .*Set TMPDIR"):
+        aside.work_aside(cell, (), 1, str(tmp_path / "file"))
+    (tmp_path / "damaged.npz").write_bytes(b"x")
+    for name in ("damaged.npz", "gone.npz"):
+        with pytest.raises(ExperimentError, match=r"is lost, .* cannot be read"):
+            aside.take(cell, tmp_path / name)
+
+
 def test_processes_end_with_the_one_that_started_them():
     reading, writing = os.pipe()
     parent = os.fork()

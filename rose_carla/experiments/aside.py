@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rose_carla.errors import ExperimentError
 from rose_carla.experiments.cells import Cell, Result
 from rose_carla.experiments.work import Outcome, work
 from rose_carla.models import cache
@@ -26,10 +27,23 @@ _ARRAY, _LOG, _TOLD = "array.", "log", "told"
 
 
 def work_aside(cell: Cell, needed: tuple[Result, ...], n_threads: int, folder: str) -> str:
-    """:func:`.work`, and the name of the file in ``folder`` that has its outcome."""
+    """:func:`.work`, and the name of the file in ``folder`` that has its outcome.
+
+    Raises
+    ------
+    ExperimentError
+        If that file cannot be written.
+    """
     _end_with(os.getppid())
     path = Path(folder, f"{cell.key}.npz")
-    put(work(cell, needed, n_threads), path)
+    outcome = work(cell, needed, n_threads)
+    try:
+        put(outcome, path)
+    except OSError as error:
+        raise ExperimentError(
+            f"The finished cell {cell.words!r} cannot be kept for a moment in {folder!r}: {error.strerror or error}. "
+            "Set TMPDIR to a folder with room."
+        ) from error
     return str(path)
 
 
@@ -46,9 +60,18 @@ def put(outcome: Outcome, path: Path) -> None:
 
 
 def take(cell: Cell, path: Path) -> Outcome:
-    """Read the outcome of a cell, and remove its file."""
-    arrays = cache.read(path, cell.key)
-    path.unlink()
+    """Read the outcome of a cell, and remove its file.
+
+    Raises
+    ------
+    ExperimentError
+        If somebody has done something to the file.
+    """
+    try:
+        arrays = cache.read(path, cell.key)
+        path.unlink()
+    except (cache.CacheError, OSError) as error:
+        raise ExperimentError(f"What came of {cell.words!r} is lost, {str(path)!r} cannot be read: {error}.") from error
     told = json.loads(str(arrays.pop(_TOLD)))
     log = arrays.pop(_LOG).tobytes().decode("utf-8", "surrogatepass")
     own = {name.removeprefix(_ARRAY): array for name, array in arrays.items()}
