@@ -65,11 +65,11 @@ audit: $(VENV)/.run-ready $(AUDIT)/.ready
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(VENV)/.test-ready
 	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
-	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/test_fuzz.py tests/test_fuzz_judging.py tests/test_fuzz_cli.py \
+	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/robustness/test_fuzz.py tests/robustness/test_fuzz_judging.py tests/robustness/test_fuzz_cli.py \
 	  --hypothesis-seed=$(SEED) $(ARGS)
 
 faults: $(VENV)/.test-ready
-	$(BIN)/python tests/faults.py $(ARGS)
+	PYTHONPATH=tests:tests/robustness $(BIN)/python tests/robustness/faults.py $(ARGS)
 
 load: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/load.py $(ARGS)

@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 from rose_carla import baselines, datasets, models
 from rose_carla.baselines.croco import bound, theta
+from rose_carla.bench import printed
 from rose_carla.method import Method
-from rose_carla.tables import printed
 
 PARTS = ("speed", "quality", "feasible")
 #: Baselines that follow gradients.

@@ -11,7 +11,7 @@ import argparse
 import time
 
 import numpy as np
-from rose_carla import datasets, models, tables
+from rose_carla import bench, datasets, models
 
 #: The paper's text has other settings for the network than its appendix.
 TEXT_SETTINGS = models.TrainingSettings(hidden=(50,), learning_rate=0.002, batch_size=50, epochs=100)
@@ -27,7 +27,7 @@ def row(name: str, kind: str, seeds: int, settings: models.TrainingSettings | No
         test.append(models.accuracy(model, data.df_test))
         everyone.append(models.accuracy(model, data.df))
         refused.append(len(models.negative_instances(model)))
-    printed = {metric: tables.printed("classifiers", name, kind, metric) for metric in ("Accuracy", "People")}
+    printed = {metric: bench.printed("classifiers", name, kind, metric) for metric in ("Accuracy", "People")}
     paper, points = (value.mean for value in printed.values() if value is not None)
     verdict = "within 0.02" if abs(test[0] - paper) <= 0.02 + 1e-9 else "differs"
     return (

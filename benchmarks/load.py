@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rose_carla import RoseMul, RoseOne, baselines, datasets, models, noise
+from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
 from rose_carla.cli import main as rose_carla
-from rose_carla.experiments import Judgement, Recourse, Result, Setting, Store
 from rose_carla.method import Method
 
 PARTS = ("methods", "stream", "density", "processes")

@@ -7,7 +7,7 @@ first, so an interrupted run goes on where it stopped.
 
 import sys
 
-from rose_carla.figures.command import figures
+from rose_carla.bench.figure_command import figures
 
 if __name__ == "__main__":
     sys.exit(figures())

@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--skip-accumulated", action="store_true", help="leave out the part that takes a minute")
     skip = parser.parse_args().skip_accumulated
     trained = {name: models.train(datasets.load(name)) for name in datasets.NAMES}
-    noises = {name: PlausibleNoise(Density.of(model)) for name, model in trained.items()}
+    noises = {name: PlausibleNoise(Density.from_model(model)) for name, model in trained.items()}
     one_state(noises)
     many_states(noises)
     if not skip:

@@ -19,10 +19,10 @@ import carla.recourse_methods as carla_methods
 import numpy as np
 import oracle
 import pandas as pd
-from rose_carla import RoseMul, RoseOne, datasets, mdp, models, policy
+from rose_carla import RoseMul, RoseOne, datasets, mdp, models, ppo
 from rose_carla.noise import wilson_interval
-from rose_carla.planning.settling import Settling
 from rose_carla.rose import Rose
+from rose_carla.rose.search.settle import Settling
 
 PARTS = ("quality", "tau", "speed")
 
@@ -165,9 +165,9 @@ def steps_per_second(name: str, model: Any, method: Rose) -> None:
     frame = model.data.df_train[model.feature_input_order].to_numpy(dtype=float)
     starts = frame[~models.favourable(model)(frame)]
     world = method.mdp(starts)
-    policy.train(world, policy.PPOSettings(n_updates=1))
+    ppo.train(world, ppo.PPOSettings(n_updates=1))
     n = 4 * 4096
-    ours = n / seconds_of(lambda: policy.train(world, policy.PPOSettings(n_updates=4)))
+    ours = n / seconds_of(lambda: ppo.train(world, ppo.PPOSettings(n_updates=4)))
     theirs_model = PPO("MlpPolicy", mdp.gymnasium_env(method.mdp(starts)), device="cpu", verbose=0)
     theirs_model.learn(2048)
     theirs = 4096 / seconds_of(lambda: theirs_model.learn(4096))

@@ -6,7 +6,7 @@ Recourse is generated once and shared with Table 1: the sweeps over the noise of
 
 import sys
 
-from rose_carla.tables.command import appendix
+from rose_carla.bench.table_commands import appendix
 
 if __name__ == "__main__":
     sys.exit(appendix())

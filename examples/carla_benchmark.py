@@ -7,8 +7,9 @@ Ten people, 300 noisy tries for each. Any CARLA method can stand in the list. ``
 from __future__ import annotations
 
 import pandas as pd
-from rose_carla import Benchmark, RoseMul, RoseOne, datasets, models, seeds
+from rose_carla import Benchmark, RoseMul, RoseOne, datasets, models
 from carla.recourse_methods import Dice, GrowingSpheres, Wachter
+from rose_carla._lib import seeds
 
 COLUMNS = {
     "Validity": "validity",

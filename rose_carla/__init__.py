@@ -1,7 +1,7 @@
 """ROSE: robust sequential recourse for CARLA.
 
-Importing this package makes ``import carla`` work on current Python (see :mod:`rose_carla.compat`). The subpackages
-load on first use, so the import itself stays quick.
+Importing this package makes ``import carla`` work on current Python, see :mod:`rose_carla.carla_compat`.
+Subpackages are loaded at first use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from rose_carla import compat, errors
+from rose_carla import carla_compat, errors
 from rose_carla._version import __version__
 
 __all__ = [
@@ -19,40 +19,34 @@ __all__ = [
     "RoseOne",
     "__version__",
     "baselines",
+    "bench",
+    "carla_compat",
     "checks",
-    "compat",
     "datasets",
     "errors",
-    "experiments",
-    "figures",
     "mdp",
     "metrics",
     "models",
     "noise",
-    "planning",
     "plots",
-    "policy",
+    "ppo",
     "rose",
-    "tables",
 ]
 
-compat.activate()
+carla_compat.activate()
 
 _SUBPACKAGES = (
     "baselines",
+    "bench",
     "checks",
     "datasets",
-    "experiments",
-    "figures",
     "mdp",
     "metrics",
     "models",
     "noise",
-    "planning",
     "plots",
-    "policy",
+    "ppo",
     "rose",
-    "tables",
 )
 _CLASSES = {"Benchmark": "metrics", "Method": "method", "RoseMul": "rose", "RoseOne": "rose"}
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
+from rose_carla._lib.seeds import global_state, seeded
 from rose_carla.datasets import mutable_columns, project_categories
-from rose_carla.errors import ContractError, shown
+from rose_carla.errors import ContractError, short_repr
 from rose_carla.models import encoded_rows, favourable
-from rose_carla.seeds import global_state, seeded
 
 #: Two results that agree up to that are the same.
 _SAME = 1e-6
@@ -263,7 +263,7 @@ def check_recourse_method(
     """
     unknown = [name for name in skip if name not in CHECKS] if isinstance(skip, Collection) else [skip]
     if unknown:
-        raise ContractError(f"No such checks: {', '.join(map(shown, unknown))}. Known: {', '.join(CHECKS)}.")
+        raise ContractError(f"No such checks: {', '.join(map(short_repr, unknown))}. Known: {', '.join(CHECKS)}.")
     failures = {name: text for name, text in contract_failures(method, factuals, mlmodel).items() if name not in skip}
     if failures:
         listed = "\n".join(f"- {name}: {text}" for name, text in failures.items())

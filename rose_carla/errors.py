@@ -54,17 +54,17 @@ def unknown_name(kind: str, name: object, known: Iterable[object]) -> str:
     known = sorted(known, key=str)
     spelt = {str(each).lower(): each for each in known}
     close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
-    hint = f" did you mean {shown(spelt[close[0]])}?" if close else ""
+    hint = f" did you mean {short_repr(spelt[close[0]])}?" if close else ""
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"Unknown {kind} {shown(name)}:{hint} Known: {', '.join(map(shown, known[:_LISTED]))}{more}."
+    return f"Unknown {kind} {short_repr(name)}:{hint} Known: {', '.join(map(short_repr, known[:_LISTED]))}{more}."
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value as messages show it: written as in code if that is short, otherwise only what kind of thing it is.
 
     Examples
     --------
-    >>> shown("adult"), shown([1, 2]), shown(range(3)), shown("x" * 1000)[:9]
+    >>> short_repr("adult"), short_repr([1, 2]), short_repr(range(3)), short_repr("x" * 1000)[:9]
     ("'adult'", '[1, 2]', 'range(0, 3)', "'xxxxxxxx")
     """
     if isinstance(value, str):
@@ -75,12 +75,12 @@ def shown(value: object) -> str:
     return written if plain and not array else f"a value of type {type(value).__name__}"
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What an error of another library says, as the end of a sentence of ours.
 
     Examples
     --------
-    >>> said(ValueError("no columns\\n")), said(KeyError())
+    >>> error_text(ValueError("no columns\\n")), error_text(KeyError())
     ('no columns.', 'KeyError.')
     """
     try:

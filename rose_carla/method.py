@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla.hyperparameters import Hyperparameters
+from rose_carla._lib.params import Hyperparameters
 from rose_carla.models import encoded_rows, probability
 from rose_carla.models.contract import listed
 from rose_carla.noise import Claim
@@ -44,7 +44,7 @@ class Method(RecourseMethod):
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(listed(mlmodel))
-        self.settings = self.settings_class.of(hyperparams, self._own_defaults)
+        self.settings = self.settings_class.from_mapping(hyperparams, self._own_defaults)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
         """A counterfactual for each factual, under its label; NaN where none was found.

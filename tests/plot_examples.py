@@ -8,11 +8,9 @@ import itertools
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from rose_carla.experiments import Finished, Result
-from rose_carla.planning import Plan
-from rose_carla.planning.plan import PlanStep, Success
-from rose_carla.policy import Update
-from rose_carla.tables import people
+from rose_carla.bench import Finished, Result, people
+from rose_carla.ppo import Update
+from rose_carla.rose.plan import Plan, PlanStep, Success
 
 RATES = ("Gaussian_AIR", "Plausible_AIR", "Acc_AIR")
 SENTENCE = "the percentage of monthly disposable income that goes into instalments"

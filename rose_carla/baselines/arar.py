@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from rose_carla._lib.params import integer, number
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.baselines.box import Box, within
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.linear import cheapest_change
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import number, whole
-from rose_carla.mdp.robustness import ends_of
+from rose_carla.mdp.noise_models import ends_of
 from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
@@ -29,19 +29,19 @@ class ArarSettings(OneShotSettings):
     """Options of ARAR."""
 
     #: Radius of the ball of people around the factual who have to be helped by the same change.
-    epsilon: float = number(0.01, least=0)
+    epsilon: float = number(0.01, ge=0)
     #: Weight lambda of the distance in the first round, and the factor by which it falls from round to round.
-    distance_weight: float = number(1.0, least=0)
-    decay: float = number(0.9, above=0, below=1)
+    distance_weight: float = number(1.0, ge=0)
+    decay: float = number(0.9, gt=0, lt=1)
     #: Step size of Adam.
-    learning_rate: float = number(0.1, above=0)
+    learning_rate: float = number(0.1, gt=0)
     #: Steps to a round, and rounds.
-    n_steps: int = whole(10)
-    n_rounds: int = whole(60)
+    n_steps: int = integer(10)
+    n_rounds: int = integer(60)
     #: Steps by which the worst person in the ball is looked for.
-    n_adversary: int = whole(1)
+    n_adversary: int = integer(1)
     #: Steps for which a cheaper point is looked for after the first one that is accepted.
-    patience: int = whole(10, least=0)
+    patience: int = integer(10, ge=0)
 
     presets = {"paper": {"epsilon": 0.01}}
 
@@ -151,4 +151,4 @@ class Arar(GradientMethod):
         away *= self.settings.epsilon / np.linalg.norm(away, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
         failures = np.array([(~accepts(end + away)).sum() for end in ends_of(factuals, plans)])
-        return InvalidationRate.of(failures, n_samples, confidence)
+        return InvalidationRate.from_failures(failures, n_samples, confidence)

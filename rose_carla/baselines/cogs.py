@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from carla.models.api import MLModel
+from rose_carla._lib.params import flag, integer, number
+from rose_carla._lib.threads import share_out
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.baselines.genes import Genes
 from rose_carla.baselines.one_shot import OneShot, OneShotSettings
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import flag, number, whole
 from rose_carla.models import favourable
 from rose_carla.models.training import one_thread
-from rose_carla.noise.threads import share_out
 from tqdm.auto import tqdm
 
 #: Perturbed rows that are classified together: more of them do not fit into a cache.
@@ -29,23 +29,23 @@ _LONGER = 4
 class CogsSettings(OneShotSettings):
     """Options of CoGS."""
 
-    together: int = whole(200)
+    together: int = integer(200)
     #: By how much unchanged continuous features may decrease and increase.
-    decrease: float = number(0.1, least=0, most=1)
-    increase: float = number(0.1, least=0, most=1)
+    decrease: float = number(0.1, ge=0, le=1)
+    increase: float = number(0.1, ge=0, le=1)
     #: Perturbations m behind the K-robustness score.
-    n_samples: int = whole(64)
+    n_samples: int = integer(64)
     #: Candidates to a person, and generations.
-    population: int = whole(50, least=4, most=10**6)
-    n_generations: int = whole(100)
+    population: int = integer(50, ge=4, le=10**6)
+    n_generations: int = integer(100)
     #: Generations without a better candidate after which the search for somebody ends.
-    patience: int = whole(25)
+    patience: int = integer(25)
     #: Candidates of which the best becomes a parent.
-    tournament: int = whole(2, most=1000)
+    tournament: int = integer(2, le=1000)
     #: Largest mutation of a continuous feature.
-    mutation: float = number(0.125, above=0, most=1)
+    mutation: float = number(0.125, gt=0, le=1)
     #: Share of genes that are the factual's, in the first generation and among mutations.
-    copied: float = number(0.2, least=0, most=1)
+    copied: float = number(0.2, ge=0, le=1)
     #: Count the cost of setbacks of changed features as well (C-robustness).
     setbacks: bool = flag(False)
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from rose_carla._lib.params import integer, number, numbers
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.deadline import Deadline
 from rose_carla.errors import PlanError
-from rose_carla.hyperparameters import number, numbers, whole
 from rose_carla.models import Logit
 from rose_carla.noise import Claim
 from tqdm.auto import tqdm
@@ -30,29 +30,29 @@ class CrocoSettings(OneShotSettings):
     """Options of CROCO."""
 
     #: Target D_t of the bound on the invalidation rate.
-    target: float = number(0.3, above=0, below=1)
+    target: float = number(0.3, gt=0, lt=1)
     #: Variance of the Gaussian noise.
-    variance: float = number(0.01, above=0)
+    variance: float = number(0.01, gt=0)
     #: Noisy versions K behind the bound.
-    n_samples: int = whole(500)
+    n_samples: int = integer(500)
     #: Fresh noisy versions behind each gradient; the published implementation takes K of them.
-    n_gradient: int = whole(50)
+    n_gradient: int = integer(50)
     #: Slack m of the bound.
-    slack: float = number(0.1, above=0, below=1)
+    slack: float = number(0.1, gt=0, lt=1)
     #: Probability t from which on a point is favourable.
-    threshold: float = number(0.5, least=0.5, below=1)
+    threshold: float = number(0.5, ge=0.5, lt=1)
     #: Weights lambda of the distance, one round each; the published ones end at 0.25.
     distance_weights: tuple[float, ...] = numbers(
-        (1.0, 0.75, 0.5, 0.25, 0.0), least=0, words="a list of numbers from 0 on"
+        (1.0, 0.75, 0.5, 0.25, 0.0), ge=0, words="a list of numbers from 0 on"
     )
     #: Step size of Adam.
-    learning_rate: float = number(0.01, above=0)
+    learning_rate: float = number(0.01, gt=0)
     #: Steps to a round.
-    n_steps: int = whole(1000)
+    n_steps: int = integer(1000)
     #: Steps for which a cheaper point is looked for after the first one that is accepted.
-    patience: int = whole(50, least=0)
+    patience: int = integer(50, ge=0)
     #: Steps without a falling loss after which a round ends before its time.
-    stall: int = whole(50)
+    stall: int = integer(50)
 
     presets = {"paper": {"target": 0.3, "variance": 0.01, "n_samples": 500, "slack": 0.1}}
 

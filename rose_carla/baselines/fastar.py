@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import number
+from rose_carla._lib.params import number
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.mdp import Precise, Robustness, StateCost
 from rose_carla.models import probability
-from rose_carla.planning import Planner, Task
-from rose_carla.policy import ActorCritic
-from rose_carla.sequential import Sequential, SequentialSettings
+from rose_carla.ppo import ActorCritic
+from rose_carla.rose.search import Planner, Task
+from rose_carla.rose.sequential import Sequential
+from rose_carla.rose.sequential_config import SequentialSettings
 from scipy.spatial import cKDTree
 
 #: Without noise every check passes; the planner only has to be told of one that could.
@@ -26,11 +27,11 @@ class FastARSettings(SequentialSettings):
     #: Sizes of moves that the policy chooses from, in units.
     multiples: tuple[int, ...] = (1,)
     #: Probability at which somebody is done; above 0.5 the ablation that keeps a margin instead of standing noise.
-    margin: float = number(0.5, least=0.5, below=1)
+    margin: float = number(0.5, ge=0.5, lt=1)
     #: Weight lambda of the distance to the nearest training row.
-    density_weight: float = number(0.1, least=0)
+    density_weight: float = number(0.1, ge=0)
     #: Most seconds of training, and of a search; people who are searched for together share them.
-    timeout: float = number(120.0, least=0)
+    timeout: float = number(120.0, ge=0)
 
     presets = {
         "paper": {

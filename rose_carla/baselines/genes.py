@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla.compiled import compiled
+from rose_carla._lib.compiled import compiled
 from rose_carla.datasets import feature_groups, valid_encodings
 
 #: Values nearer to each other than that are the same.

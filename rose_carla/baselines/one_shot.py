@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import Hyperparameters, flag, maybe, number, seed, whole
+from rose_carla._lib.params import Hyperparameters, flag, integer, number, optional_flag, seed
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.method import Method
 from rose_carla.models import probability
 from tqdm.auto import tqdm
@@ -19,15 +19,15 @@ class OneShotSettings(Hyperparameters):
     """What the one-shot baselines share."""
 
     #: Most seconds that the search for somebody may take; people who are searched for together share them.
-    timeout: float = number(600.0, least=0)
+    timeout: float = number(600.0, ge=0)
     #: People who are searched for together.
-    together: int = whole(1000)
+    together: int = integer(1000)
     #: Seed of the method's own randomness. No global seed is touched.
     seed: int = seed()
     #: Behave as the published implementation does, where that differs; docs/baselines.md says how.
     reference_quirks: bool = flag(False)
     #: Show a progress bar; None: if it goes to a terminal.
-    progress: bool | None = maybe()
+    progress: bool | None = optional_flag()
 
 
 class OneShot(Method):

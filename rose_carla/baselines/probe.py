@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from rose_carla._lib.params import integer, number
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import number, whole
 from rose_carla.models import Logit
 from rose_carla.noise import Claim
 from tqdm.auto import tqdm
@@ -28,28 +28,28 @@ _PUBLISHED_STEPS, _PUBLISHED_ROUNDS = 200, 5000
 class ProbeSettings(OneShotSettings):
     """Options of PROBE."""
 
-    timeout: float = number(30.0, least=0)
+    timeout: float = number(30.0, ge=0)
     #: Invalidation rate r that is aimed at.
-    invalidation_target: float = number(0.35, above=0, below=1)
+    invalidation_target: float = number(0.35, gt=0, lt=1)
     #: Variance of the Gaussian noise.
-    variance: float = number(0.01, above=0)
+    variance: float = number(0.01, gt=0)
     #: By how much the invalidation rate may be above the target.
-    tolerance: float = number(0.01, least=0)
+    tolerance: float = number(0.01, ge=0)
     #: Weight a of the robustness term.
-    robustness_weight: float = number(3.0, least=0)
+    robustness_weight: float = number(3.0, ge=0)
     #: Weight lambda of the distance in the first round; 0.1 less in each further one, but not below 0.
-    distance_weight: float = number(0.01, least=0)
+    distance_weight: float = number(0.01, ge=0)
     #: Step size of Adam.
-    learning_rate: float = number(1e-3, above=0)
+    learning_rate: float = number(1e-3, gt=0)
     #: Steps to a round, and rounds.
-    n_steps: int = whole(1000)
-    n_rounds: int = whole(2)
+    n_steps: int = integer(1000)
+    n_rounds: int = integer(2)
     #: Steps for which a cheaper point is looked for after the first one that is accepted.
-    patience: int = whole(20, least=0)
+    patience: int = integer(20, ge=0)
     #: Steps without a falling loss after which a round ends before its time.
-    stall: int = whole(100)
+    stall: int = integer(100)
     #: Noisy versions in the Monte Carlo check.
-    n_samples: int = whole(1000)
+    n_samples: int = integer(1000)
 
     presets = {"paper": {"invalidation_target": 0.35, "variance": 0.01, "timeout": 30.0}}
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from rose_carla._lib.params import integer, number
+from rose_carla._lib.timeouts import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.deadline import Deadline
-from rose_carla.hyperparameters import number, whole
-from rose_carla.mdp.robustness import ends_of
+from rose_carla.mdp.noise_models import ends_of
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
 
@@ -23,15 +23,15 @@ class RoarSettings(OneShotSettings):
     """Options of ROAR."""
 
     #: Largest change of each weight, and of the bias, of the classifier.
-    max_shift: float = number(0.01, least=0)
+    max_shift: float = number(0.01, ge=0)
     #: Weight lambda of the distance.
-    distance_weight: float = number(0.01, least=0)
+    distance_weight: float = number(0.01, ge=0)
     #: Step size of Adam.
-    learning_rate: float = number(0.1, above=0)
+    learning_rate: float = number(0.1, gt=0)
     #: Change of the loss at which it counts as converged.
-    convergence: float = number(1e-3, above=0)
+    convergence: float = number(1e-3, gt=0)
     #: Most steps.
-    n_steps: int = whole(1000)
+    n_steps: int = integer(1000)
 
     presets = {"paper": {"learning_rate": 0.1, "distance_weight": 0.01, "max_shift": 0.01}}
 
@@ -120,4 +120,4 @@ class Roar(GradientMethod):
         logits = ends @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
         worst = ends @ weights + bias - self.settings.max_shift * (np.abs(ends).sum(axis=1) + 1)
         failures = (logits <= 0).sum(axis=1) + (worst <= 0)
-        return InvalidationRate.of(failures, n_samples, confidence)
+        return InvalidationRate.from_failures(failures, n_samples, confidence)

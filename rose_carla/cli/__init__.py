@@ -10,15 +10,15 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
+from rose_carla._lib.endings import DONE, ended
 from rose_carla._version import __version__
-from rose_carla.endings import DONE, ended
 from rose_carla.errors import RoseCarlaError, unknown_name
 
 __all__ = ["COMMANDS", "PASSED_ON", "main"]
 
 PROGRAM = "rose-carla"
 
-#: Commands of this package, each a module of :mod:`rose_carla.cli.commands`, and what it does.
+#: Commands of this package, each a module of :mod:`rose_carla.cli`, and what it does.
 COMMANDS: Mapping[str, str] = {
     "datasets": "list the built-in data sets, or check a CSV file before training",
     "train": "train a classifier and a policy, and keep the policy in a folder",
@@ -28,9 +28,9 @@ COMMANDS: Mapping[str, str] = {
 }
 #: Commands that take all further arguments as they are: the module, the function, and what it does.
 PASSED_ON: Mapping[str, tuple[str, str, str]] = {
-    "table1": ("rose_carla.tables.command", "table_1", "the paper's Table 1"),
-    "appendix": ("rose_carla.tables.command", "appendix", "the tables of the paper's appendix"),
-    "figures": ("rose_carla.figures.command", "figures", "the paper's figures"),
+    "table1": ("rose_carla.bench.table_commands", "table_1", "the paper's Table 1"),
+    "appendix": ("rose_carla.bench.table_commands", "appendix", "the tables of the paper's appendix"),
+    "figures": ("rose_carla.bench.figure_command", "figures", "the paper's figures"),
 }
 
 _EXAMPLES = """\

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from rose_carla import foreign, models
+from rose_carla import models
 from carla.models.api import MLModel
+from rose_carla._lib import user_code as foreign
+from rose_carla.bench.setting import CLASSIFIERS
 from rose_carla.cli.data import Loaded
 from rose_carla.cli.streams import printing_aside
 from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, RoseCarlaError, unknown_name
-from rose_carla.experiments import CLASSIFIERS
 
 
 def add_model_option(parser: argparse.ArgumentParser, default: str = "ann") -> None:

@@ -9,10 +9,10 @@ import pandas as pd
 from rose_carla import Benchmark
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
+from rose_carla._lib.seeds import seeded
+from rose_carla._lib.timeouts import interrupted_after
+from rose_carla.bench.cells import PATIENCE
 from rose_carla.cli.streams import printing_aside
-from rose_carla.deadline import interrupted_after
-from rose_carla.experiments.cells import PATIENCE
-from rose_carla.seeds import seeded
 
 #: Columns as in the paper's tables, and what computes each.
 METRICS: Mapping[str, Callable[[Benchmark], pd.DataFrame]] = {

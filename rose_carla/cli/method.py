@@ -9,13 +9,13 @@ from typing import Any
 
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
+from rose_carla.bench.methods import METHODS, Entry, entry
 from rose_carla.cli.classifier import told
 from rose_carla.cli.parser import CommandError, at_least
 from rose_carla.cli.streams import printing_aside
 from rose_carla.datasets.dataset import LARGEST_SEED
-from rose_carla.errors import ExperimentError, PlanError, RoseCarlaError, shown, unknown_name
-from rose_carla.experiments.methods import METHODS, Entry, entry
-from rose_carla.sequential import Sequential
+from rose_carla.errors import ExperimentError, PlanError, RoseCarlaError, short_repr, unknown_name
+from rose_carla.rose.sequential import Sequential
 
 #: Methods that plan steps.
 PLANNERS = tuple(
@@ -90,7 +90,7 @@ def _value(text: str) -> Any:
     except json.JSONDecodeError:
         return _WORDS.get(text, text)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"--set cannot take {shown(text)}: write a smaller value.") from error
+        raise CommandError(f"--set cannot take {short_repr(text)}: write a smaller value.") from error
 
 
 def method_entry(name: str) -> Entry:
@@ -123,7 +123,7 @@ def settings_of(name: str, options: Mapping[str, Any], seed: int) -> dict[str, A
     settings = getattr(found.make, "settings_class", None)
     if settings is not None:
         given = {**found.options, **seeds, **options}
-        return dict(settings.of(given, found.make._own_defaults).as_dict())  # type: ignore[attr-defined]
+        return dict(settings.from_mapping(given, found.make._own_defaults).as_dict())  # type: ignore[attr-defined]
     known = getattr(found.make, "_DEFAULT_HYPERPARAMS", {} if name in METHODS else None)
     for option in options:  # CARLA drops unknown ones without a word
         if known is not None and option not in {*known, *found.options}:

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rose_carla.bench.options import Parser
 from rose_carla.errors import RoseCarlaError, unknown_name
-from rose_carla.tables.options import Parser
 
 #: The most people of an option: nobody has a file of more.
 MANY = 1_000_000_000
@@ -39,7 +39,7 @@ class CommandParser(Parser):
 
 def run_command(name: str, arguments: Sequence[str], prog: str) -> int:
     """Parse the arguments of one of the commands and run it."""
-    module = importlib.import_module(f"rose_carla.cli.commands.{name}")
+    module = importlib.import_module(f"rose_carla.cli.{name}")
     described, _, examples = (module.__doc__ or "").partition("\n\n")
     parser = CommandParser(prog=prog, description=described, epilog=examples.rstrip())
     module.add_arguments(parser)

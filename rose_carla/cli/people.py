@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from rose_carla._lib.endings import remark
 from rose_carla.cli.data import meant
 from rose_carla.cli.streams import rows
 from rose_carla.datasets import Dataset
-from rose_carla.endings import remark
 from rose_carla.errors import DataError, unknown_name
 from rose_carla.models.rows import LARGEST
 

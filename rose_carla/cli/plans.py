@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from rose_carla._lib.endings import visible
+from rose_carla._lib.spreadsheets import harmless
 from rose_carla.cli.people import plain
 from rose_carla.cli.streams import on_screen
-from rose_carla.endings import visible
-from rose_carla.planning import Plan, Success
-from rose_carla.spreadsheets import harmless
+from rose_carla.rose.plan import Plan, Success
 
 COLUMNS = (
     "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper", "reason",

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TextIO
 
 import pandas as pd
-from rose_carla import files
+from rose_carla._lib import files
+from rose_carla._lib.endings import never_refuse, visible
+from rose_carla._lib.user_code import ends_nothing
 from rose_carla.cli.parser import CommandError
-from rose_carla.endings import never_refuse, visible
 from rose_carla.errors import DataError
-from rose_carla.foreign import ends_nothing
 
 STANDARD = "-"
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import rose_carla
-from rose_carla import files
 from carla.models.api import MLModel
+from rose_carla._lib import files
+from rose_carla.bench.store import write_whole
 from rose_carla.cli.classifier import classifier
 from rose_carla.cli.data import DataChoice, Loaded
 from rose_carla.cli.method import planner_class
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.streams import apart
 from rose_carla.datasets.dataset import LARGEST_SEED
-from rose_carla.errors import DataError, shown
-from rose_carla.experiments.store import write_whole
-from rose_carla.sequential import Sequential
+from rose_carla.errors import DataError, short_repr
+from rose_carla.rose.sequential import Sequential
 
 #: Raise when the contents of a file change their meaning.
 FORMAT = 2
@@ -148,7 +148,7 @@ def read(folder: Path) -> tuple[Training, str]:
         with path.open("rb") as file:
             about = json.loads(file.read(_LONGEST).decode("utf-8"))
         if about["format"] != FORMAT:
-            found = shown(about["format"])
+            found = short_repr(about["format"])
             raise CommandError(f"{str(path)!r} has format {found}, this version reads {FORMAT}: train anew.")
         if about.pop("checksum") != checksum(about):
             raise CommandError(f"{str(path)!r} was changed or damaged after it was written: train anew.")

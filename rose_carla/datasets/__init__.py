@@ -17,7 +17,7 @@ from rose_carla.datasets.encoding import (
     valid_encodings,
 )
 from rose_carla.datasets.schema import Schema
-from rose_carla.errors import DataError, shown, unknown_name
+from rose_carla.errors import DataError, short_repr, unknown_name
 
 __all__ = [
     "NAMES",
@@ -75,7 +75,7 @@ def load(
     if not isinstance(form, str) or form not in german.SCHEMAS:
         raise DataError(unknown_name("form", form, german.SCHEMAS))
     if not isinstance(all_actionable, int | np.bool_):
-        raise DataError(f"all_actionable has to be True or False, got {shown(all_actionable)}.")
+        raise DataError(f"all_actionable has to be True or False, got {short_repr(all_actionable)}.")
     if name != "german" and form != "coded":
         raise DataError(f"Only 'german' has more than one form, not {name!r}.")
     if name == "german":

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api import types
 from rose_carla.datasets.schema import Schema
 from rose_carla.datasets.values import is_missing, no_categories
-from rose_carla.errors import DataError, shown
+from rose_carla.errors import DataError, short_repr
 
 
 def as_text(values: pd.Series) -> pd.Series:
@@ -23,7 +23,7 @@ def as_text(values: pd.Series) -> pd.Series:
     """
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
-        label = shown(values.index[missing[0]])
+        label = short_repr(values.index[missing[0]])
         raise DataError(f"{values.name!r} is missing in row {label}: fill it in, or drop the row.")
     return pd.Series(_texts(values.name, _one_by_one(values)), index=values.index, name=values.name, dtype=object)
 
@@ -33,7 +33,9 @@ def check_text(table: pd.DataFrame, schema: Schema) -> None:
     for feature in schema.categorical:
         odd = [value for value in table[feature] if not isinstance(value, str)]
         if odd:
-            raise DataError(f"Categories of {feature!r} have to be text, got {shown(odd[0])}: use datasets.from_frame.")
+            raise DataError(
+                f"Categories of {feature!r} have to be text, got {short_repr(odd[0])}: use datasets.from_frame."
+            )
 
 
 def originals(values: pd.Series) -> dict[str, Any] | None:
@@ -86,5 +88,7 @@ def _equal(pairs: Iterable[tuple[str, Any]]) -> str:
     """The first two texts of one value."""
     known: dict[Any, str] = {}
     return next(
-        f"{shown(known[value])} and {shown(text)}" for text, value in pairs if known.setdefault(value, text) != text
+        f"{short_repr(known[value])} and {short_repr(text)}"
+        for text, value in pairs
+        if known.setdefault(value, text) != text
     )

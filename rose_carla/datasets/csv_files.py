@@ -11,7 +11,7 @@ from typing import Any, cast
 import pandas as pd
 from pandas.io.common import get_handle
 from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.errors import DataError, said, shown
+from rose_carla.errors import DataError, error_text, short_repr
 
 #: How files are packed, by the end of their names.
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zip": "zip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
@@ -23,7 +23,7 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
     """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise DataError(
-            f"Expected the path of a CSV file, got {shown(path)}: read anything else with pandas and use from_frame."
+            f"Expected the path of a CSV file, got {short_repr(path)}: read anything else with pandas and use from_frame."
         )
     called = os.fspath(path)
     name, end = os.path.splitext(os.path.basename(called))
@@ -31,7 +31,7 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
     try:
         content = Path(called).read_bytes()
     except (OSError, ValueError) as error:
-        raise DataError(f"Cannot read {called!r}: {said(error)}") from error
+        raise DataError(f"Cannot read {called!r}: {error_text(error)}") from error
     return from_frame(read_table(content, called, _PACKED.get(end)), target, **options)
 
 
@@ -66,7 +66,7 @@ def read_table(content: bytes, called: str, packed: str | None = None) -> pd.Dat
     except MemoryError:
         raise
     except Exception as error:  # beside those of pandas there are those of all that unpacks files
-        raise DataError(f"Cannot read {called!r} as a CSV file in UTF-8: {said(error)}") from error
+        raise DataError(f"Cannot read {called!r} as a CSV file in UTF-8: {error_text(error)}") from error
     _check_names(list(names.iloc[0]), called)
     return frame
 

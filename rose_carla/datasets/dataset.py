@@ -14,7 +14,7 @@ from rose_carla.datasets.encoding import check_encoded, nearest_valid
 from rose_carla.datasets.labels import check_labels
 from rose_carla.datasets.schema import Schema
 from rose_carla.datasets.values import check_encoded_names, check_numbers, check_rows, check_values, dense, outcome
-from rose_carla.errors import DataError, said, shown, unknown_name
+from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 from sklearn.model_selection import train_test_split
 
 #: The paper's data sets go by these: how their negative instances are selected depends on it.
@@ -74,7 +74,7 @@ class Dataset(DataCatalog):
             )
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"Cannot split {len(raw)} rows into train and test with test_size={shown(test_size)}: {said(error)} "
+                f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: {error_text(error)} "
                 "Each outcome needs at least one row on either side."
             ) from error
         # CARLA drops no index, so a row keeps its label through splits, factuals and counterfactuals.
@@ -219,7 +219,7 @@ def from_frame(
     continuous, categorical = _roles(frame, target, continuous, categorical)
     immutables = tuple(_listed("immutables", immutables))
     if not isinstance(name, str) or not name:
-        raise DataError(f"name has to be a text, got {shown(name)}.")
+        raise DataError(f"name has to be a text, got {short_repr(name)}.")
     if name in RESERVED_NAMES:
         raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
     for feature in immutables:
@@ -240,7 +240,7 @@ def from_frame(
 
 def _check_seed(seed: Any) -> None:
     if not isinstance(seed, int | np.integer) or not 0 <= seed <= LARGEST_SEED:
-        raise DataError(f"seed has to be a whole number from 0 to {LARGEST_SEED}, got {shown(seed)}.")
+        raise DataError(f"seed has to be a whole number from 0 to {LARGEST_SEED}, got {short_repr(seed)}.")
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -251,7 +251,7 @@ def _check_columns(frame: pd.DataFrame, target: str) -> None:
         raise DataError(f"Column names occur twice: {', '.join(repeated)}. Rename or drop them.")
     odd = [column for column in frame.columns if not isinstance(column, str)]
     if odd:
-        found = ", ".join(map(shown, odd[:5]))
+        found = ", ".join(map(short_repr, odd[:5]))
         raise DataError(f"Column names have to be text, got {found}: rename with frame.columns = [...].")
     if not isinstance(target, str) or target not in frame.columns:
         raise DataError(unknown_name("target column", target, frame.columns))
@@ -266,7 +266,7 @@ def _roles(
     categorical = None if categorical is None else _listed("categorical", categorical)
     for given in (continuous, categorical):
         if given is not None and len(set(given)) < len(given):
-            raise DataError(f"Features are named twice in {shown(given)}.")
+            raise DataError(f"Features are named twice in {short_repr(given)}.")
         for feature in given or ():
             if feature not in features:
                 raise DataError(unknown_name("feature column", feature, features))
@@ -287,11 +287,13 @@ def _roles(
 def _listed(name: str, given: Any) -> list[str]:
     """Features that were given as a list of names."""
     if isinstance(given, str):
-        raise DataError(f"{name} has to be a list of features: pass [{shown(given)}].")
+        raise DataError(f"{name} has to be a list of features: pass [{short_repr(given)}].")
     if not isinstance(given, Iterable):
-        raise DataError(f"{name} has to be a list of features, got {shown(given)}.")
+        raise DataError(f"{name} has to be a list of features, got {short_repr(given)}.")
     names = list(given)
     odd = [each for each in names if not isinstance(each, str)]
     if odd:
-        raise DataError(f"{name} has to be a list of names of features, which are text, but holds {shown(odd[0])}.")
+        raise DataError(
+            f"{name} has to be a list of names of features, which are text, but holds {short_repr(odd[0])}."
+        )
     return names

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from rose_carla.datasets.values import check_rows, is_missing, numbers
-from rose_carla.errors import DataError, said, shown
+from rose_carla.errors import DataError, error_text, short_repr
 
 
 def encoded_columns(data: DataCatalog) -> dict[str, list[str]]:
@@ -91,7 +91,7 @@ def _numbers(rows: np.ndarray) -> np.ndarray:
             return np.array(rows, dtype=float)
         why = "they are days or complex."
     except Exception as error:  # words, ragged lists
-        why = said(error)
+        why = error_text(error)
     raise DataError(f"Encoded rows have to be real numbers: {why}")
 
 
@@ -113,8 +113,8 @@ def check_encoded(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         odd = np.flatnonzero(np.isnan(encoded[:, position]) & ~is_missing(some[column]))
         if len(odd):
             raise DataError(
-                f"Encoded rows have to be real numbers, but {column!r} is {shown(some[column].iloc[odd[0]])} in row "
-                f"{shown(some.index[odd[0]])}."
+                f"Encoded rows have to be real numbers, but {column!r} is {short_repr(some[column].iloc[odd[0]])} in row "
+                f"{short_repr(some.index[odd[0]])}."
             )
     return encoded
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 from rose_carla.datasets.schema import Schema
-from rose_carla.errors import DataError, said, shown
+from rose_carla.errors import DataError, error_text, short_repr
 
 #: scikit-learn takes a feature that varies by less for constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
@@ -32,7 +32,7 @@ def check_rows(rows: Any, columns: Iterable[str], called: str, parts: str) -> No
     if missing:
         raise DataError(f"{called} lack the {parts} {', '.join(missing[:5])}.")
     if not rows.columns.is_unique:
-        repeated = shown(rows.columns[rows.columns.duplicated()][0])
+        repeated = short_repr(rows.columns[rows.columns.duplicated()][0])
         raise DataError(f"{called} have the column {repeated} twice: drop or rename one.")
 
 
@@ -52,7 +52,7 @@ def check_numbers(values: pd.Series) -> None:
     """
     odd = np.flatnonzero(~np.isfinite(numbers(values)))
     if len(odd):
-        label, value = shown(values.index[odd[0]]), shown(values.iloc[odd[0]])
+        label, value = short_repr(values.index[odd[0]]), short_repr(values.iloc[odd[0]])
         raise DataError(
             f"{values.name!r} is {value} in row {label}, which is no finite number: fill it in, or drop the row."
         )
@@ -89,7 +89,7 @@ def is_missing(values: pd.Series) -> np.ndarray:
 
 def no_categories(name: Any, error: Exception) -> DataError:
     """The refusal of a column whose values raise an error as they are written, compared or counted."""
-    return DataError(f"{name!r} holds values that are no categories, turn them into text: {said(error)}")
+    return DataError(f"{name!r} holds values that are no categories, turn them into text: {error_text(error)}")
 
 
 def check_values(table: pd.DataFrame, schema: Schema) -> None:
@@ -138,12 +138,12 @@ def outcome(values: pd.Series, favourable: Any) -> pd.Series:
     try:
         found = _equal(values, favourable).astype("int64")
     except Exception as error:  # values of the target may be of any class
-        raise DataError(f"favourable has to be one value of the target, got {shown(favourable)}.") from error
+        raise DataError(f"favourable has to be one value of the target, got {short_repr(favourable)}.") from error
     if found.nunique() < 2:
-        listed = ", ".join(list(dict.fromkeys(map(shown, values.tolist())))[:5])
+        listed = ", ".join(list(dict.fromkeys(map(short_repr, values.tolist())))[:5])
         which = "every row" if found.iloc[0] == 1 else "no row"
         raise DataError(
-            f"The target has {which} with the favourable outcome {shown(favourable)} (values: {listed}): pass "
+            f"The target has {which} with the favourable outcome {short_repr(favourable)} (values: {listed}): pass "
             "favourable=... or use data with both outcomes."
         )
     return found
@@ -165,7 +165,7 @@ def check_encoded_names(table: pd.DataFrame, schema: Schema) -> None:
         names += [f"{feature}_{category}" for category in table[feature].unique()]
     for name in names:
         if any("\ud800" <= sign <= "\udfff" for sign in name):
-            raise DataError(f"{shown(name)} has signs that are no Unicode text: rename that column or category.")
+            raise DataError(f"{short_repr(name)} has signs that are no Unicode text: rename that column or category.")
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if repeated:
         raise DataError(f"Encoded columns would collide: {', '.join(repeated[:5])}. Rename one of the features.")

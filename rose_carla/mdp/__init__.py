@@ -3,8 +3,8 @@
 from rose_carla.mdp.actions import ActionSpace, Feature, onto_edge
 from rose_carla.mdp.checker import check_mdp
 from rose_carla.mdp.environment import RecourseMDP, StateCost, Step, VectorMDP
-from rose_carla.mdp.gymnasium import gymnasium_env
-from rose_carla.mdp.robustness import Accumulated, OneOff, Precise, Robustness
+from rose_carla.mdp.gymnasium_adapter import gymnasium_env
+from rose_carla.mdp.noise_models import Accumulated, OneOff, Precise, Robustness
 
 __all__ = [
     "Accumulated",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups, valid_encodings
-from rose_carla.errors import PlanError, shown, unknown_name
+from rose_carla.errors import PlanError, short_repr, unknown_name
 
 #: The directions in which a monotone feature may move.
 DIRECTIONS = {"increase": 1, "decrease": -1}
@@ -87,7 +87,7 @@ class ActionSpace:
             raise PlanError(f"action_unit has to be above 0 and at most 1, got {action_unit}.")
         if not all(isinstance(size, (int, np.integer)) and 1 <= size <= _MOST_UNITS for size in multiples):
             raise PlanError(
-                f"multiples have to be whole numbers of at least 1, at most {_MOST_UNITS:,}, got {shown(multiples)}."
+                f"multiples have to be whole numbers of at least 1, at most {_MOST_UNITS:,}, got {short_repr(multiples)}."
             )
         sizes = sorted(set(multiples))
         if not sizes:
@@ -126,7 +126,7 @@ class ActionSpace:
             self.membership[list(feature.columns), number] = 1.0
 
     @classmethod
-    def of(
+    def from_model(
         cls,
         mlmodel: MLModel,
         action_unit: float = 0.025,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from rose_carla.errors import PlanError
 from rose_carla.mdp.actions import ActionSpace
-from rose_carla.mdp.robustness import Robustness
+from rose_carla.mdp.noise_models import Robustness
 from rose_carla.noise.invalidation import Favourable as Classifier
 
 #: From states (b, d) to what being in each of them costs.
@@ -51,7 +51,7 @@ class Step:
 
 
 class VectorMDP(Protocol):
-    """What :func:`rose_carla.policy.train` learns on: n environments that advance together."""
+    """What :func:`rose_carla.ppo.train` learns on: n environments that advance together."""
 
     width: int
     n_actions: int

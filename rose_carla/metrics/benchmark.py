@@ -10,7 +10,7 @@ import carla.evaluation
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla.errors import PlanError, shown
+from rose_carla.errors import PlanError, short_repr
 from rose_carla.metrics.alignment import align
 from rose_carla.metrics.evaluations import (
     AccAIR,
@@ -74,10 +74,10 @@ class Benchmark(carla.evaluation.Benchmark):
         hyperparameters: Mapping[str, Any] | None = None,
     ) -> None:
         # what is wrong with the input is told before hours of work
-        NoiseSettings.of(hyperparameters)
+        NoiseSettings.from_mapping(hyperparameters)
         mlmodel = listed(mlmodel)
         if isinstance(recourse_method, type) or not callable(getattr(recourse_method, "get_counterfactuals", None)):
-            raise PlanError(f"Expected a recourse method that is made for a model, got {shown(recourse_method)}.")
+            raise PlanError(f"Expected a recourse method that is made for a model, got {short_repr(recourse_method)}.")
         own = align(factuals, factuals, mlmodel.feature_input_order)
         self._noise_options = dict(hyperparameters or {})
         super().__init__(mlmodel, _OnCopies(recourse_method), factuals)

@@ -150,7 +150,7 @@ class _UnderNoise(_OfFound):
     """Base of the metrics that need a density; options are those of :class:`.NoiseSettings`."""
 
     def _read(self) -> None:
-        self.settings = NoiseSettings.of(self.hyperparameters)
+        self.settings = NoiseSettings.from_mapping(self.hyperparameters)
 
     def _favourable(self, rows: np.ndarray) -> np.ndarray:
         return favourable(self.mlmodel, self.settings.project_categories)(rows)
@@ -218,7 +218,7 @@ class AccAIR(_UnderNoise):
         if plans is not None and not isinstance(plans, Mapping):
             raise NoiseError(f"plans has to be a mapping from row labels to arrays, got {type(plans).__name__}.")
         self.plans: Mapping[Hashable, np.ndarray] = {} if plans is None else plans
-        self.settings = NoiseSettings.of(options)
+        self.settings = NoiseSettings.from_mapping(options)
 
     def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings

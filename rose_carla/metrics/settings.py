@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rose_carla._lib.params import Hyperparameters, factor, flag, integer, number, seed
 from rose_carla.errors import NoiseError
-from rose_carla.hyperparameters import Hyperparameters, factor, flag, number, seed, whole
 
 
 @dataclass(frozen=True)
@@ -15,21 +15,21 @@ class NoiseSettings(Hyperparameters):
     error = NoiseError
 
     #: Variance of one-off noise, Gaussian and plausible.
-    variance: float = number(0.01, least=0)
+    variance: float = number(0.01, ge=0)
     #: Variance of the noise of one unit of action, in accumulated noise: 5 % of the one-off noise.
-    unit_variance: float = number(0.0005, least=0)
+    unit_variance: float = number(0.0005, ge=0)
     #: Size of a unit of action, u.
-    action_unit: float = number(0.025, above=0)
+    action_unit: float = number(0.025, gt=0)
     #: Noisy versions of each counterfactual, and noisy tries of each plan.
-    n_samples: int = whole(1000)
+    n_samples: int = integer(1000)
     #: Bandwidth, ridge and most kernels of the density; see :class:`rose_carla.noise.Density`.
     bandwidth: str | float = factor("scott", names=("scott", "silverman"))
-    ridge: float = number(1e-6, least=0)
-    max_points: int = whole(50_000, least=2)
+    ridge: float = number(1e-6, ge=0)
+    max_points: int = integer(50_000, ge=2)
     #: Move noisy categorical features to their nearest valid encoding before they are classified. The paper, like the
     #: literature on Gaussian noise, classifies them as they are.
     project_categories: bool = flag(False)
     #: Of the Wilson intervals.
-    confidence: float = number(0.95, above=0, below=1)
+    confidence: float = number(0.95, gt=0, lt=1)
     #: Row i of every method sees the same noise for the same seed.
     seed: int = seed()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rose_carla import files
-from rose_carla.errors import said, shown
+from rose_carla._lib import files
+from rose_carla.errors import error_text, short_repr
 
 #: Raise when the contents of a file change their meaning.
 FORMAT = 1
@@ -78,9 +78,9 @@ def read(path: Path, key: str) -> dict[str, np.ndarray]:
     except OSError as error:
         raise CacheError(f"it cannot be read ({error.strerror or error})") from error
     except Exception as error:  # whoever made the file has chosen what zip, arrays and JSON stumble over
-        raise CacheError(f"it is damaged or not one of ours ({said(error).rstrip('.')})") from error
+        raise CacheError(f"it is damaged or not one of ours ({error_text(error).rstrip('.')})") from error
     if found["format"] != FORMAT:
-        raise CacheError(f"it has format {shown(found['format'])}, this version reads {FORMAT}")
+        raise CacheError(f"it has format {short_repr(found['format'])}, this version reads {FORMAT}")
     if found["key"] != key:
         raise CacheError("it belongs to another data set or other settings")
     if found["sha256"] != _digest(arrays):
@@ -101,11 +101,11 @@ def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> np.ndarray:
     """An array of plain numbers or text, as large as it claims to be."""
     with archive.open(part) as file:
         if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"{shown(part.filename)} is of another version")
+            raise ValueError(f"{short_repr(part.filename)} is of another version")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         left = part.file_size - file.tell()
         empty = dtype.itemsize == 0 or max(shape, default=0) > part.file_size  # of which any number takes no bytes
         if dtype.kind not in _KINDS or empty or math.prod(shape) * dtype.itemsize != left:
-            raise ValueError(f"{shown(part.filename)} is not what it claims to be")
+            raise ValueError(f"{short_repr(part.filename)} is not what it claims to be")
         file.seek(0)
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from carla.data.api import Data
 from carla.models.api import MLModel
-from rose_carla.errors import ModelError, shown
+from rose_carla.errors import ModelError, short_repr
 
 
 def check_model(model: object) -> None:
@@ -32,7 +32,7 @@ def check_favourable_is_one(model: object, favourable: object) -> None:
     """Refuse another favourable outcome than 1 for a model that names no classes."""
     if not isinstance(favourable, (numbers.Real, np.bool_)) or favourable != 1:
         raise ModelError(
-            f"{type(model).__name__} names no classes, so favourable={shown(favourable)} cannot be told apart: train "
+            f"{type(model).__name__} names no classes, so favourable={short_repr(favourable)} cannot be told apart: train "
             "it on outcomes of which 1 is the favourable one."
         )
 
@@ -56,12 +56,12 @@ def column_list(columns: Any, called: str) -> list[str]:
     except TypeError:  # nothing to walk through, or an entry that is no name
         names = None
     if names is None:
-        raise ModelError(f"{called} has to be a list of column names, got {shown(columns)}.")
+        raise ModelError(f"{called} has to be a list of column names, got {short_repr(columns)}.")
     if not names:
         raise ModelError(f"{called} names no columns: a classifier takes at least one feature.")
     if len(known) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ModelError(f"{called} names {shown(twice)} more than once: name every column once.")
+        raise ModelError(f"{called} names {short_repr(twice)} more than once: name every column once.")
     return names
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from rose_carla.datasets import Dataset
-from rose_carla.errors import ModelError, said, shown
+from rose_carla.errors import ModelError, error_text, short_repr
 from rose_carla.models.contract import check_favourable_is_one, encoded_features
 from rose_carla.models.mlmodel import SklearnModel
 from sklearn.base import BaseEstimator, is_classifier
@@ -41,7 +41,7 @@ def wrap_estimator(
     try:
         tried = probabilities(data.df_train[order].to_numpy(dtype=float)[:1000])
     except Exception as error:  # whatever an estimator may raise, the caller should know what was tried
-        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {said(error)}") from error
+        raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error_text(error)}") from error
     if tried.min() < 0 or tried.max() > 1:
         raise ModelError(f"{type(model).__name__} returns values outside [0, 1], which are no probabilities.")
     backend = "xgboost" if _is_xgboost(model) else "sklearn"
@@ -53,10 +53,10 @@ def _check_objective(booster: Any) -> None:
     try:
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
     except Exception as error:  # whatever a Booster that is not trained, or of another release, may raise
-        raise ModelError(f"The Booster does not tell what it was trained for: {said(error)}") from error
+        raise ModelError(f"The Booster does not tell what it was trained for: {error_text(error)}") from error
     if objective not in OBJECTIVES:
         raise ModelError(
-            f"The Booster was trained for {shown(objective)}, so it predicts no probabilities of two outcomes: train "
+            f"The Booster was trained for {short_repr(objective)}, so it predicts no probabilities of two outcomes: train "
             "it with objective 'binary:logistic', or wrap an XGBClassifier."
         )
 
@@ -139,7 +139,7 @@ def _favourable_column(model: Any, favourable: Any) -> int:
         return classes.index(favourable)
     except (TypeError, ValueError):  # unknown, or nothing that can be compared with a class
         raise ModelError(
-            f"No class {shown(favourable)} among {classes}: name the wanted one with favourable=..."
+            f"No class {short_repr(favourable)} among {classes}: name the wanted one with favourable=..."
         ) from None
 
 
@@ -149,7 +149,9 @@ def _classes(model: Any) -> list[Any]:
     try:
         classes = list(model.classes_)
     except Exception as error:  # there may be none, or anything under that name
-        raise ModelError(f"{name} does not tell the classes it was fitted on (classes_): {said(error)}") from error
+        raise ModelError(
+            f"{name} does not tell the classes it was fitted on (classes_): {error_text(error)}"
+        ) from error
     if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
         raise ModelError(f"{name} predicts several targets at once: fit a classifier of the one that people want.")
     return classes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 from carla.models.api import MLModel
-from rose_carla.errors import ModelError, RoseCarlaError, said
+from rose_carla.errors import ModelError, RoseCarlaError, error_text
 from rose_carla.models.contract import feature_order
 from rose_carla.models.network import Network
 
@@ -111,4 +111,4 @@ def _has_gradient(g: Logit, width: int, parameter: torch.Tensor, method: str) ->
 
 
 def _failed(method: str, what: str, error: Exception) -> ModelError:
-    return ModelError(f"{method}: the torch model cannot compute {what}: {type(error).__name__}, {said(error)}")
+    return ModelError(f"{method}: the torch model cannot compute {what}: {type(error).__name__}, {error_text(error)}")

@@ -12,9 +12,9 @@ import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
-from rose_carla.compat import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.datasets import mutable_columns
-from rose_carla.errors import ModelError, said
+from rose_carla.errors import ModelError, error_text
 from rose_carla.models.contract import column_list
 from rose_carla.models.rows import as_floats
 
@@ -74,7 +74,7 @@ class EncodedModel(MLModel):
                 x = np.require(as_floats(x), requirements="W") if isinstance(x, pd.DataFrame) else as_floats(x)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ModelError(
-                    f"The rows for the classifier hold values that are no numbers ({said(error)[:-1]}): pass encoded "
+                    f"The rows for the classifier hold values that are no numbers ({error_text(error)[:-1]}): pass encoded "
                     "rows, for instance data.transform(raw_rows)."
                 ) from error
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):

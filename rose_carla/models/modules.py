@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from carla.data.catalog import DataCatalog
-from rose_carla.errors import ModelError, said
+from rose_carla.errors import ModelError, error_text
 from rose_carla.models.contract import check_favourable_is_one, encoded_features
 from rose_carla.models.gradient import log_odds
 from rose_carla.models.mlmodel import TorchModel
@@ -59,7 +59,7 @@ def wrap_module(
             values = module(torch.tensor(known, dtype=parameter.dtype).to(parameter.device))
     except Exception as error:  # whatever a module may raise, the caller should know what was tried
         raise ModelError(
-            f"The torch module does not take rows of {len(order)} features ({said(error)[:-1]}): give its columns in "
+            f"The torch module does not take rows of {len(order)} features ({error_text(error)[:-1]}): give its columns in "
             "feature_order=[...]."
         ) from error
     _check_values(values, len(known))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-from rose_carla.errors import DataError, shown, unknown_name
+from rose_carla.errors import DataError, short_repr, unknown_name
 from rose_carla.models.contract import check_data, feature_order
 from rose_carla.models.outcome import probabilities
 
@@ -68,7 +68,7 @@ def negative_instances(
     if not isinstance(split, str) or split not in frames:
         raise DataError(unknown_name("split", split, frames))
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
-        raise DataError(f"limit has to be a whole number of at least 1, got {shown(limit)}.")
+        raise DataError(f"limit has to be a whole number of at least 1, got {short_repr(limit)}.")
     rows = getattr(data, frames[split])
     missing = [column for column in order if column not in rows.columns]
     if missing:
@@ -87,4 +87,4 @@ def _generator(seed: int) -> np.random.Generator:
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
-        raise DataError(f"seed has to be a whole number of at least 0, got {shown(seed)}.") from None
+        raise DataError(f"seed has to be a whole number of at least 0, got {short_repr(seed)}.") from None

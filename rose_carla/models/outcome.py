@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
-from rose_carla.errors import ModelError, RoseCarlaError, said
+from rose_carla.errors import ModelError, RoseCarlaError, error_text
 from rose_carla.models.contract import Listed, feature_order
 from rose_carla.models.mlmodel import EncodedModel
 from rose_carla.models.rows import as_floats
@@ -66,7 +66,7 @@ def _table(rows: Any) -> Any:
             rows = as_floats(rows)
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(
-                f"Expected encoded rows (n, d), got values that are no numbers ({said(error)[:-1]})."
+                f"Expected encoded rows (n, d), got values that are no numbers ({error_text(error)[:-1]})."
             ) from error
     if rows.ndim == 0:
         raise ModelError("Expected encoded rows (n, d), got a single value.")
@@ -98,13 +98,15 @@ def _answer(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> n
     except RoseCarlaError:
         raise
     except Exception as error:  # whatever somebody's model may raise, the caller should know whose error it is
-        raise ModelError(f"{name} cannot predict {len(rows)} rows: {type(error).__name__}, {said(error)}") from error
+        raise ModelError(
+            f"{name} cannot predict {len(rows)} rows: {type(error).__name__}, {error_text(error)}"
+        ) from error
     try:
         values = np.asarray(answer)
         # always a copy: a model may answer in the same array every time
         values = values if np.iscomplexobj(values) else values.astype(float)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ModelError(f"predict_proba of {name} returned no array of numbers: {said(error)}") from error
+        raise ModelError(f"predict_proba of {name} returned no array of numbers: {error_text(error)}") from error
     if np.iscomplexobj(values):
         raise ModelError(f"predict_proba of {name} returned complex numbers, not probabilities.")
     if values.shape != (len(rows), 2):

@@ -11,7 +11,7 @@ import pandas as pd
 from carla.models.api import MLModel
 from rose_carla.datasets import project_categories
 from rose_carla.datasets.labels import check_labels
-from rose_carla.errors import DataError, said
+from rose_carla.errors import DataError, error_text
 from rose_carla.models.contract import feature_order
 
 #: Encodings that are off by less are valid.
@@ -88,7 +88,7 @@ def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> n
         return as_floats(found)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
-            f"The {what} hold values that are no numbers ({said(error)[:-1]}): pass encoded rows."
+            f"The {what} hold values that are no numbers ({error_text(error)[:-1]}): pass encoded rows."
         ) from error
 
 

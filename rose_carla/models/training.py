@@ -18,9 +18,9 @@ import pandas as pd
 import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
+from rose_carla._lib.params import REQUIRED, Hyperparameters, integer, integers, number
 from rose_carla.datasets.dataset import RESERVED_NAMES
-from rose_carla.errors import DataError, ModelError, said, shown, unknown_name
-from rose_carla.hyperparameters import REQUIRED, Hyperparameters, number, whole, wholes
+from rose_carla.errors import DataError, ModelError, error_text, short_repr, unknown_name
 from rose_carla.models import cache
 from rose_carla.models.contract import check_data, check_model
 from rose_carla.models.mlmodel import TorchModel
@@ -53,10 +53,10 @@ class TrainingSettings(Hyperparameters):
         Passes over the training rows.
     """
 
-    hidden: tuple[int, ...] = wholes(REQUIRED, most=10**4)
-    learning_rate: float = number(REQUIRED, above=0, most=1e6)
-    batch_size: int = whole(REQUIRED)
-    epochs: int = whole(50)
+    hidden: tuple[int, ...] = integers(REQUIRED, le=10**4)
+    learning_rate: float = number(REQUIRED, gt=0, le=1e6)
+    batch_size: int = integer(REQUIRED)
+    epochs: int = integer(50)
 
     error = ModelError
 
@@ -131,7 +131,7 @@ def train(
     usual = default_settings(kind, data)
     settings = usual if settings is None else settings
     if not isinstance(settings, TrainingSettings):
-        raise ModelError(f"settings has to be a models.TrainingSettings, got {shown(settings)}.")
+        raise ModelError(f"settings has to be a models.TrainingSettings, got {short_repr(settings)}.")
     frame = data.df_train
     order = sorted(column for column in frame.columns if column != data.target)
     inputs, outcomes = frame[order].to_numpy(dtype=np.float32), frame[data.target].to_numpy(dtype=np.int64)
@@ -189,8 +189,8 @@ def _check_outcomes(outcomes: pd.Series) -> None:
     for label, value in outcomes.items():
         if not isinstance(value, (numbers.Real, np.bool_)) or value not in (0, 1):
             raise DataError(
-                f"The target {outcomes.name!r} has to hold the outcomes 0 and 1, but is {shown(value)} in row "
-                f"{shown(label)}: pass encoded rows, such as data.df_test."
+                f"The target {outcomes.name!r} has to hold the outcomes 0 and 1, but is {short_repr(value)} in row "
+                f"{short_repr(label)}: pass encoded rows, such as data.df_test."
             )
 
 
@@ -209,9 +209,9 @@ def _seed(seed: object) -> int:
     try:
         whole_number = operator.index(seed)  # type: ignore[arg-type]
     except TypeError:
-        raise ModelError(f"seed has to be a whole number, got {shown(seed)}.") from None
+        raise ModelError(f"seed has to be a whole number, got {short_repr(seed)}.") from None
     if not -_SEEDS <= whole_number < _SEEDS:
-        raise ModelError(f"seed has to fit into 64 bits, got {shown(seed)}.")
+        raise ModelError(f"seed has to fit into 64 bits, got {short_repr(seed)}.")
     return whole_number
 
 
@@ -258,7 +258,9 @@ def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Netw
     try:
         put_weights(network, cache.read(path, key))
     except (cache.CacheError, ValueError) as error:
-        warnings.warn(f"Training anew: the cached classifier {path.name} is not used, {said(error)}", stacklevel=3)
+        warnings.warn(
+            f"Training anew: the cached classifier {path.name} is not used, {error_text(error)}", stacklevel=3
+        )
         return None
     return network
 

@@ -2,7 +2,6 @@
 
 from rose_carla.noise.accumulated import execute, noisy_step, one_shot_plan, unit_actions
 from rose_carla.noise.density import Density, density_of
-from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise
 from rose_carla.noise.invalidation import (
     Claim,
     InvalidationRate,
@@ -12,6 +11,7 @@ from rose_carla.noise.invalidation import (
     linear_invalidation_rate,
     wilson_interval,
 )
+from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise
 
 __all__ = [
     "Claim",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from rose_carla.errors import NoiseError, shown
+from rose_carla.errors import NoiseError, short_repr
 from rose_carla.noise.arguments import (
     Randomness,
     SharedGenerators,
@@ -20,7 +20,7 @@ from rose_carla.noise.arguments import (
     check_states,
     numbers,
 )
-from rose_carla.noise.distributions import Noise, check_noise
+from rose_carla.noise.plausible import Noise, check_noise
 
 #: A whole number of units may be missed by that much through rounding.
 _SLACK = 1e-9
@@ -124,7 +124,7 @@ def one_shot_plan(
     groups = [list(columns) for columns in groups]
     named = sorted(column for columns in groups for column in columns)
     if len(set(named)) < len(named) or (named and not 0 <= named[0] <= named[-1] < len(change)):
-        raise NoiseError(f"Every column belongs to one feature and is one of {len(change)}, got {shown(groups)}.")
+        raise NoiseError(f"Every column belongs to one feature and is one of {len(change)}, got {short_repr(groups)}.")
     missed = set(np.flatnonzero(change)) - set(named)
     if missed:
         raise NoiseError(f"Columns {sorted(int(column) for column in missed)} change but belong to no feature.")

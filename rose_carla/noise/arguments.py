@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from rose_carla.errors import NoiseError, said, shown
+from rose_carla.errors import NoiseError, error_text, short_repr
 
 #: One generator for all states, or one for each entry of the first axis: then a row's noise depends on its own alone.
 Randomness = np.random.Generator | Sequence[np.random.Generator]
@@ -40,7 +40,7 @@ def numbers(what: str, values: object) -> np.ndarray:
             raise TypeError(f"they are of type {array.dtype}")
         return np.asarray(array, dtype=float)
     except (TypeError, ValueError, OverflowError) as error:
-        raise NoiseError(f"{what} have to be an array of numbers: {said(error)}") from error
+        raise NoiseError(f"{what} have to be an array of numbers: {error_text(error)}") from error
 
 
 def check_number(name: str, value: object, zero: bool = True) -> None:
@@ -52,19 +52,21 @@ def check_number(name: str, value: object, zero: bool = True) -> None:
         fits = False
     if not fits:
         wanted = "and not negative" if zero else "above 0"
-        raise NoiseError(f"{name} has to be a finite number {wanted}, got {shown(value)}.")
+        raise NoiseError(f"{name} has to be a finite number {wanted}, got {short_repr(value)}.")
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Refuse what is no whole number of at least ``least``, or more than fits into memory."""
     if not _whole(value) or not least <= value <= _MOST:  # type: ignore[operator]
-        raise NoiseError(f"{name} has to be a whole number of at least {least}, at most {_MOST:,}, got {shown(value)}.")
+        raise NoiseError(
+            f"{name} has to be a whole number of at least {least}, at most {_MOST:,}, got {short_repr(value)}."
+        )
 
 
 def check_seed(seed: object) -> None:
     """Refuse what is no whole number from 0 on."""
     if not _whole(seed) or seed < 0:  # type: ignore[operator]
-        raise NoiseError(f"A seed has to be a whole number that is not negative, got {shown(seed)}.")
+        raise NoiseError(f"A seed has to be a whole number that is not negative, got {short_repr(seed)}.")
 
 
 def check_generators(rng: Randomness, n: int) -> None:
@@ -73,7 +75,7 @@ def check_generators(rng: Randomness, n: int) -> None:
         return
     if not isinstance(rng, Sequence) or not all(isinstance(each, np.random.Generator) for each in rng):
         raise NoiseError(
-            f"Expected a generator, such as np.random.default_rng(0), or one for each of {n} entries, got {shown(rng)}."
+            f"Expected a generator, such as np.random.default_rng(0), or one for each of {n} entries, got {short_repr(rng)}."
         )
     if len(rng) != n:
         raise NoiseError(f"Expected one generator, or one for each of {n} entries, got {len(rng)} generators.")
@@ -82,7 +84,7 @@ def check_generators(rng: Randomness, n: int) -> None:
 def check_plans(plans: Sequence[np.ndarray] | np.ndarray, n: int) -> None:
     """Refuse what is no sequence of one plan for each of ``n`` factuals."""
     if not isinstance(plans, (Sequence, np.ndarray)) or isinstance(plans, (str, bytes)):
-        raise NoiseError(f"Expected the plans as a list of arrays of actions, got {shown(plans)}.")
+        raise NoiseError(f"Expected the plans as a list of arrays of actions, got {short_repr(plans)}.")
     if len(plans) != n:
         raise NoiseError(f"Expected one plan for each of {n} factuals, got {len(plans)}.")
 

@@ -7,11 +7,11 @@ import weakref
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla.errors import NoiseError, shown
+from rose_carla._lib.threads import share_out
+from rose_carla.errors import NoiseError, short_repr
 from rose_carla.models.contract import check_model
-from rose_carla.noise import kernels, normals
+from rose_carla.noise._sampling import kernels, normals
 from rose_carla.noise.arguments import check_count, check_number, check_seed, check_states, numbers
-from rose_carla.noise.threads import share_out
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
@@ -108,7 +108,7 @@ class Density:
         return self
 
     @classmethod
-    def of(cls, mlmodel: MLModel, outcome: int | None = None, **options: object) -> Density:
+    def from_model(cls, mlmodel: MLModel, outcome: int | None = None, **options: object) -> Density:
         """Density of the training rows of a model's data set, of one outcome only if given.
 
         Raises
@@ -120,7 +120,7 @@ class Density:
         """
         check_model(mlmodel)
         if outcome is not None and (not isinstance(outcome, (int, np.integer)) or outcome not in (0, 1)):
-            raise NoiseError(f"outcome is 0, 1 or None, got {shown(outcome)}.")
+            raise NoiseError(f"outcome is 0, 1 or None, got {short_repr(outcome)}.")
         frame = mlmodel.data.df_train
         if outcome is not None:
             frame = frame[frame[mlmodel.data.target] == outcome]
@@ -244,7 +244,7 @@ class Density:
             if 0 < factor < _WIDEST:
                 return factor
         raise NoiseError(
-            f"bandwidth is 'scott', 'silverman' or a factor above 0 and below {_WIDEST:g}, got {shown(self.bandwidth)}."
+            f"bandwidth is 'scott', 'silverman' or a factor above 0 and below {_WIDEST:g}, got {short_repr(self.bandwidth)}."
         )
 
 
@@ -258,12 +258,12 @@ def density_of(
     max_points: int = 50_000,
     outcome: int | None = None,
 ) -> Density:
-    """:meth:`Density.of`, fitted once for each model and settings: recourse is planned and judged with the same."""
+    """Return :meth:`Density.from_model`, fitted once for each model and settings, for planning and for metrics."""
     check_model(mlmodel)
     fitted = _densities.setdefault(mlmodel, {})
     key = repr((bandwidth, ridge, max_points, outcome))  # what cannot be hashed is refused when it is fitted
     if key not in fitted:
-        fitted[key] = Density.of(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
+        fitted[key] = Density.from_model(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
     return fitted[key]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.errors import NoiseError, shown
+from rose_carla.errors import NoiseError, short_repr
 from rose_carla.noise.accumulated import execute
 from rose_carla.noise.arguments import (
     Randomness,
@@ -17,7 +17,7 @@ from rose_carla.noise.arguments import (
     check_states,
     numbers,
 )
-from rose_carla.noise.distributions import GaussianNoise, Noise, PlausibleNoise, check_noise
+from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise, check_noise
 from scipy.special import ndtr, ndtri
 
 #: From rows (n, d) to whether each is classified favourably.
@@ -47,7 +47,7 @@ class InvalidationRate:
     n_samples: int
 
     @classmethod
-    def of(cls, failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
+    def from_failures(cls, failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
         """From the number (b,) of noisy versions that are not classified favourably."""
         return cls(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
 
@@ -84,7 +84,7 @@ def wilson_interval(
     ([0.0, 0.404], [0.037, 0.596])
     """
     if not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
-        raise NoiseError(f"confidence has to be between 0 and 1, got {shown(confidence)}.")
+        raise NoiseError(f"confidence has to be between 0 and 1, got {short_repr(confidence)}.")
     counted, n_samples = numbers("Failures", failures), numbers("Numbers of samples", n_samples)
     if not ((n_samples >= 1) & (counted >= 0) & (counted <= n_samples)).all():
         raise NoiseError("An interval needs at least one sample, and no more failures than samples.")
@@ -220,7 +220,7 @@ def _monte_carlo(
     """
     if not callable(favourable):
         raise NoiseError(
-            f"The classifier has to be a function such as models.favourable(mlmodel), got {shown(favourable)}."
+            f"The classifier has to be a function such as models.favourable(mlmodel), got {short_repr(favourable)}."
         )
     n, width = shape
     check_count("n_samples", n_samples)
@@ -234,7 +234,7 @@ def _monte_carlo(
         randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
         for part in parts:
             failures[rows] += _failures(favourable, noisy(rows, part, randomness))
-    return InvalidationRate.of(failures, n_samples, confidence)
+    return InvalidationRate.from_failures(failures, n_samples, confidence)
 
 
 def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from rose_carla.plots.plan import plan_chart
 from rose_carla.plots.plane import Plane
 from rose_carla.plots.ranks import critical_difference, critical_difference_diagram, mean_ranks
 from rose_carla.plots.style import COLUMN, FORMATS, PAGE, image, save
+from rose_carla.plots.worlds import patches, savings
 
 __all__ = [
     "COLUMN",
@@ -29,9 +30,11 @@ __all__ = [
     "mean_ranks",
     "noise_around",
     "noisy_paths",
+    "patches",
     "perturbations",
     "plan_chart",
     "proximity",
     "save",
+    "savings",
     "thresholds",
 ]

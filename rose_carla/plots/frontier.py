@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from rose_carla.compat import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
 from rose_carla.plots.style import PAGE, dataset_title, legend_beside, literally, method_style, new_axes, styled
 

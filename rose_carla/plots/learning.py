@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rose_carla.errors import PlanError
 from rose_carla.plots.style import BLUE, COLUMN, PAGE, RED, legend_beside, new_axes, one_axes, small_ticks, styled
-from rose_carla.policy import Update
+from rose_carla.ppo import Update
 
 _VALIDITY, _COST = BLUE, RED
 
@@ -22,7 +22,7 @@ def learning_curve(log: Sequence[Update], ax: Any = None) -> Any:
     Parameters
     ----------
     log
-        ``method.log_`` of a trained method, or the log of :func:`rose_carla.policy.train`.
+        ``method.log_`` of a trained method, or the log of :func:`rose_carla.ppo.train`.
     ax
         Draw there; otherwise a new figure is made.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from rose_carla.compat import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.noise import GaussianNoise, Noise, execute
 from rose_carla.plots.plane import Plane, draw_arrow, draw_noise, draw_path, draw_plane, draw_start
 from rose_carla.plots.style import BLUE, COLUMN, GREEN, ORANGE, PAGE, PURPLE, RED, new_axes, styled
@@ -33,8 +33,8 @@ def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samp
 
     Examples
     --------
-    >>> from rose_carla import figures, plots
-    >>> figure = plots.noise_around(figures.savings(), np.array([0.62, 0.68]), n_samples=10)
+    >>> from rose_carla import plots
+    >>> figure = plots.noise_around(plots.savings(), np.array([0.62, 0.68]), n_samples=10)
     >>> [ax.get_title() for ax in figure.axes]
     ['Gaussian noise', 'plausible noise']
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rose_carla.compat import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError
 from rose_carla.plots.columns import check_columns
 from rose_carla.plots.style import COLUMN, PAGE, dataset_style, dataset_title, legend_beside, new_axes, styled

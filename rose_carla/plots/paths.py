@@ -39,9 +39,9 @@ def noisy_paths(
 
     Examples
     --------
-    >>> from rose_carla import figures, plots
+    >>> from rose_carla import plots
     >>> plans = {"one": (np.array([0.8, 0.2]), np.array([[-0.4, 0.5]]))}
-    >>> figure = plots.noisy_paths(figures.patches(), plans, 0.001, 0.05)
+    >>> figure = plots.noisy_paths(plots.patches(), plans, 0.001, 0.05)
     >>> figure.axes[0].get_title()
     'one'
     """

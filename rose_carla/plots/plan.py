@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from rose_carla.compat import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import PlanError
-from rose_carla.planning import Plan
 from rose_carla.plots.style import BLUE, GREY, RED, SKY, literally, one_axes, styled
+from rose_carla.rose.plan import Plan
 
 #: Characters to a line of a step.
 _LINE = 40

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from rose_carla.compat import import_optional
-from rose_carla.endings import visible
+from rose_carla._lib.endings import visible
+from rose_carla.bench.store import write_whole
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
-from rose_carla.experiments.store import write_whole
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 

@@ -1,0 +1,1 @@
+"""Parts that every package uses: parameters, files, text, time limits, threads and seeds."""

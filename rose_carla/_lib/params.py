@@ -1,0 +1,235 @@
+"""Hyper-parameters as frozen dataclasses with a constraint beside each default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from rose_carla.errors import PlanError, RoseCarlaError, short_repr, unknown_name
+
+Self = TypeVar("Self", bound="Hyperparameters")
+
+#: Default of a field without one.
+REQUIRED: Any = dataclasses.MISSING
+#: CARLA's marker of an optional hyper-parameter.
+_OPTIONAL = "_optional_"
+#: Key of the constraint in a field's metadata.
+_RULE = "rule"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rule:
+    """Constraint on a value: a test, its description, and the largest number allowed."""
+
+    allows: Callable[[Any], object]
+    words: str
+    most: float = math.inf
+
+
+def number(
+    default: float,
+    *,
+    gt: float = -math.inf,
+    ge: float = -math.inf,
+    lt: float = math.inf,
+    le: float = math.inf,
+) -> Any:
+    """Field for a finite number."""
+    bounds = {"above": gt, "at least": ge, "below": lt, "at most": le}
+    words = [f"{name} {bound:g}" for name, bound in bounds.items() if math.isfinite(bound)]
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and gt < value < lt and ge <= value <= le
+        ),
+        " and ".join([*words, "finite"] if min(lt, le) == math.inf else words),
+        sys.float_info.max,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def integer(default: int, *, ge: int = 1, le: int = 10**9) -> Any:
+    """Field for an integer."""
+    rule = _Rule(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and ge <= value,
+        f"an integer of at least {ge}",
+        le,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def seed() -> Any:
+    """Field for the seed of a generator, 0 by default, of at most 63 bits."""
+    return integer(0, ge=0, le=2**63 - 1)
+
+
+def factor(default: str, *, names: tuple[str, ...]) -> Any:
+    """Field for a factor above 0, or the name of a rule that computes it."""
+    known = ", ".join(map(repr, names))
+    rule = _Rule(
+        lambda value: (
+            value in names
+            if isinstance(value, str)
+            else isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+        ),
+        f"{known} or a number above 0",
+        sys.float_info.max,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def flag(default: bool) -> Any:
+    """Field for True or False."""
+    rule = _Rule(lambda value: isinstance(value, bool), "True or False")
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def optional_flag() -> Any:
+    """Field for True, False or None, the default."""
+    rule = _Rule(lambda value: value is None or isinstance(value, bool), "True, False or None")
+    return dataclasses.field(default=None, metadata={_RULE: rule})
+
+
+def mapping() -> Any:
+    """Field for a mapping, empty by default."""
+    rule = _Rule(lambda value: isinstance(value, Mapping), "a mapping")
+    return dataclasses.field(default_factory=dict, metadata={_RULE: rule})
+
+
+def numbers(default: tuple[float, ...], *, ge: float, words: str) -> Any:
+    """Field for a tuple of finite numbers of at least ``ge``; ``words`` describe it in messages."""
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and len(value) > 0
+            and not any(isinstance(each, bool) for each in value)
+            and all(isinstance(each, (int, float)) and ge <= each < math.inf for each in value)
+        ),
+        words,
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def integers(default: tuple[int, ...], *, ge: int = 1, le: int = 10**9) -> Any:
+    """Field for a tuple of integers, which may be empty."""
+    rule = _Rule(
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and not any(isinstance(each, bool) for each in value)
+            and all(isinstance(each, int) and ge <= each <= le for each in value)
+        ),
+        f"a tuple of integers from {ge} to {le}",
+    )
+    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+class Hyperparameters:
+    """Base class of frozen dataclasses of options.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class WalkSettings(Hyperparameters):
+    ...     length: float = number(1.0, gt=0)
+    ...     presets = {"paper": {"length": 0.5}}
+    >>> WalkSettings.from_mapping({"preset": "paper"})
+    WalkSettings(length=0.5)
+    >>> WalkSettings.from_mapping({"lenght": 2.0})
+    Traceback (most recent call last):
+        ...
+    rose_carla.errors.PlanError: Unknown hyper-parameter 'lenght': did you mean 'length'? Known: 'length', 'preset'.
+    """
+
+    #: Error raised for an invalid value.
+    error: ClassVar[type[RoseCarlaError]] = PlanError
+    #: Named sets of values, such as a paper's; chosen by ``{"preset": name}``.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __post_init__(self) -> None:
+        for each in self._fields():
+            rule, given = each.metadata.get(_RULE), getattr(self, each.name)
+            value = _plain(given)
+            if rule is not None and not rule.allows(value):
+                raise self.error(f"{each.name} must be {rule.words}, got {short_repr(given)}.")
+            if rule is not None and isinstance(value, (int, float)) and value > rule.most:
+                raise self.error(f"{each.name} must be at most {rule.most:.2g}, got {short_repr(given)}.")
+            object.__setattr__(self, each.name, value)
+
+    @classmethod
+    def _fields(cls) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(cls)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_mapping(
+        cls: type[Self],
+        hyperparams: Mapping[str, Any] | None,
+        defaults: Mapping[str, Any] | None = None,
+        kind: str = "hyper-parameter",
+    ) -> Self:
+        """Create settings from a mapping such as CARLA's ``hyperparams``.
+
+        Parameters
+        ----------
+        hyperparams
+            Values by name. ``preset`` names values of :attr:`presets`, over which the others go.
+        defaults
+            Instead of the class's own.
+        kind
+            What a name stands for, in messages.
+
+        Raises
+        ------
+        RoseCarlaError
+            For an unknown name, with the close match, or an invalid value.
+        """
+        if hyperparams is not None and not isinstance(hyperparams, Mapping):
+            raise cls.error(f"Expected a dictionary from each {kind} to its value, got {type(hyperparams).__name__}.")
+        chosen = dict(hyperparams or {})
+        known = {each.name for each in cls._fields()} | ({"preset"} if cls.presets else set())
+        for key in chosen:
+            if key not in known:
+                raise cls.error(unknown_name(kind, key, known))
+        preset: Mapping[str, Any] = {}
+        if "preset" in chosen:
+            name = chosen.pop("preset")
+            if not isinstance(name, str) or name not in cls.presets:
+                raise cls.error(unknown_name("preset", name, cls.presets))
+            preset = cls.presets[name]
+            chosen = {key: _over(preset.get(key), value) for key, value in chosen.items()}
+        optional = [key for key, value in chosen.items() if isinstance(value, str) and value == _OPTIONAL]
+        chosen.update(dict.fromkeys(optional))
+        return cls(**{**(defaults or {}), **preset, **chosen})
+
+    @classmethod
+    def carla_defaults(cls, defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """Return CARLA's ``_DEFAULT_HYPERPARAMS``, where None marks a required option."""
+        values = cls(**defaults).as_dict()
+        return {name: _OPTIONAL if value is None else value for name, value in values.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can store."""
+        values = {each.name: getattr(self, each.name) for each in self._fields()}
+        return {
+            name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+            for name, value in values.items()
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Convert numpy values to Python's, also inside sequences and mappings."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(each) for each in value)
+    return {key: _plain(each) for key, each in value.items()} if isinstance(value, Mapping) else value
+
+
+def _over(preset: Any, value: Any) -> Any:
+    """Override a preset's value; mappings are merged key by key."""
+    return {**preset, **value} if isinstance(preset, Mapping) and isinstance(value, Mapping) else value

@@ -1,0 +1,116 @@
+"""The methods of the paper's tables by name, with the paper's hyper-parameters where it names them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import carla.recourse_methods as carla_methods
+from rose_carla import baselines, rose
+from carla.models.api import MLModel
+from carla.recourse_methods.api import RecourseMethod
+from rose_carla._lib import user_code as foreign
+from rose_carla.errors import ExperimentError, error_text, unknown_name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method of the tables.
+
+    Parameters
+    ----------
+    make
+        From a model and hyper-parameters to the method.
+    options
+        Hyper-parameters in the tables.
+    robust
+        Whether it is robust by design: the paper underlines the best of these.
+    knob
+        The hyper-parameter that trades cost for robustness, if there is one.
+    levels
+        Its values in the frontier, from the least to the most robust.
+    seeded
+        Whether it takes a seed of its own; CARLA's methods draw from the global generators.
+    source
+        Code that shapes its results and is not this package's.
+    """
+
+    make: Callable[[MLModel, dict[str, Any]], RecourseMethod]
+    options: Mapping[str, Any]
+    robust: bool
+    knob: str | None = None
+    levels: tuple[float, ...] = ()
+    seeded: bool = True
+    source: str = ""
+
+    def usual(self) -> dict[str, Any]:
+        """All hyper-parameters in the tables, as far as they are known by name."""
+        settings = getattr(self.make, "settings_class", None)
+        if settings is None:
+            return dict(self.options)
+        return dict(settings.from_mapping(self.options, self.make._own_defaults).as_dict())  # type: ignore[attr-defined]
+
+    def build(self, model: MLModel, seed: int, options: Mapping[str, Any]) -> RecourseMethod:
+        """The method, trained if it has to be."""
+        seeds = {"seed": seed} if self.seeded else {}
+        return self.make(model, {**self.options, **seeds, **options})
+
+
+_TAU = (0.55, 0.65, 0.75, 0.85, 0.95)
+
+#: Methods in the order of the paper's tables.
+METHODS: Mapping[str, Entry] = {
+    "Wachter": Entry(carla_methods.Wachter, {"loss_type": "MSE", "y_target": [1]}, False, seeded=False),
+    "GrSp": Entry(carla_methods.GrowingSpheres, {}, False, seeded=False),
+    "DiCE": Entry(
+        carla_methods.Dice, {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1}, False, seeded=False
+    ),
+    "FastAR": Entry(baselines.FastAR, {"preset": "paper"}, False, "margin", (0.5, 0.6, 0.7, 0.8, 0.9)),
+    "ROAR": Entry(baselines.Roar, {"preset": "paper"}, True),
+    "ARAR": Entry(baselines.Arar, {"preset": "paper"}, True),
+    "CoGS": Entry(baselines.Cogs, {"preset": "paper"}, True),
+    "PROBE": Entry(baselines.Probe, {"preset": "paper"}, True, "invalidation_target", (0.45, 0.35, 0.25, 0.15, 0.05)),
+    "CROCO": Entry(baselines.Croco, {"preset": "paper"}, True, "target", (0.45, 0.4, 0.35, 0.3, 0.25)),
+    "ROSE-one": Entry(rose.RoseOne, {}, True, "tau", _TAU),
+    "ROSE-mul": Entry(rose.RoseMul, {}, True, "tau", _TAU),
+}
+
+
+def entry(name: str) -> Entry:
+    """A method of the tables by its name, or anybody's by ``"module:Class"``.
+
+    Raises
+    ------
+    ExperimentError
+        If there is no such method.
+
+    Examples
+    --------
+    >>> entry("ROSE-one").knob
+    'tau'
+    >>> entry("carla.recourse_methods:GrowingSpheres").robust
+    False
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
+    try:
+        make = foreign.imported(name)
+    except Exception as error:  # a module of somebody else may raise anything
+        raise ExperimentError(
+            f"The method {name!r} cannot be imported: {type(error).__name__}: {error_text(error)}"
+        ) from error
+    if not (isinstance(make, type) and issubclass(make, RecourseMethod)):
+        raise ExperimentError(f"{name!r} is no CARLA recourse method: derive it from rose_carla.Method.")
+    settings = getattr(make, "settings_class", None)
+    seeded = settings is not None and "seed" in settings.__dataclass_fields__
+    return Entry(make, {}, False, seeded=seeded, source=inspect.getsource(inspect.getmodule(make) or make))
+
+
+#: The methods of Table 1.
+TABLE_1 = tuple(name for name in METHODS if name not in ("ROAR", "ARAR"))
+#: The method of this package; the others are what it is compared with.
+OURS = ("ROSE-one", "ROSE-mul")

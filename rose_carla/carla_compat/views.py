@@ -1,0 +1,207 @@
+"""Views: today's libraries as CARLA 0.0.5 (and two packages it builds on) expect them.
+
+A view is a module object that answers like the real module except for the few names in it. Only CARLA's modules
+see a view: :mod:`rose_carla.carla_compat.importer` hands them out, and the real modules stay unchanged.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import functools
+import importlib
+import inspect
+import logging
+import logging.config
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import torch
+from rose_carla.carla_compat.extras import import_optional
+from rose_carla.carla_compat.keras_files import load_network
+from rose_carla.carla_compat.unpickling import load, load_forest
+
+
+class View(ModuleType):
+    """``real`` with some attributes replaced or added."""
+
+    def __init__(self, real: ModuleType, **replaced: Any) -> None:
+        super().__init__(real.__name__, real.__doc__)
+        self.__dict__.update(replaced)
+        self._real = real
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._real, attribute)
+
+
+def _sum(a: Any, *args: Any, **kwargs: Any) -> Any:
+    """``np.sum`` that still takes a generator."""
+    return sum(a) if inspect.isgenerator(a) else np.sum(a, *args, **kwargs)
+
+
+#: Names that numpy dropped between 1.20 and 2.0.
+NUMPY = View(
+    np,
+    float=float,
+    int=int,
+    bool=bool,
+    object=object,
+    float_=np.float64,
+    infty=np.inf,
+    NaN=np.nan,
+    in1d=np.isin,
+    sum=_sum,
+)
+
+#: CARLA loads whole networks, which torch refuses since 2.6.
+TORCH = View(torch, load=load)
+
+#: CARLA keeps forests as pickles, from which joblib would run anything.
+JOBLIB = View(joblib, load=load_forest)
+
+
+@functools.cache
+def sklearn() -> ModuleType:
+    """scikit-learn with the ``OneHotEncoder`` of 0.23; loaded late because it takes a second."""
+    real = importlib.import_module("sklearn")
+    preprocessing = importlib.import_module("sklearn.preprocessing")
+
+    class OneHotEncoder(preprocessing.OneHotEncoder):  # type: ignore[name-defined]
+        """``get_feature_names`` as before scikit-learn 1.2, and data without any categorical column."""
+
+        def fit(self, X: Any, y: Any = None) -> Any:
+            self._no_columns = X.shape[1] == 0
+            return self if self._no_columns else super().fit(X, y)
+
+        def transform(self, X: Any) -> Any:
+            return np.empty((len(X), 0)) if self._no_columns else super().transform(X)
+
+        def get_feature_names(self, input_features: Any = None) -> Any:
+            return np.array([], dtype=object) if self._no_columns else self.get_feature_names_out(input_features)
+
+    def one_hot_encoder(*args: Any, sparse: bool | None = None, **kwargs: Any) -> OneHotEncoder:
+        """The constructor with ``sparse``, which is called ``sparse_output`` since scikit-learn 1.2."""
+        if sparse is not None:
+            kwargs["sparse_output"] = sparse
+        return OneHotEncoder(*args, **kwargs)
+
+    return View(real, preprocessing=View(preprocessing, OneHotEncoder=one_hot_encoder))
+
+
+def _frame(data: Any = None, index: Any = None, columns: Any = None, **kwargs: Any) -> pd.DataFrame:
+    """``pd.DataFrame`` that still takes a set as columns (CARLA's synthetic data)."""
+    return pd.DataFrame(data, index, list(columns) if isinstance(columns, set) else columns, **kwargs)
+
+
+PANDAS_WITH_SETS = View(pd, DataFrame=_frame)
+
+
+class _AppendableFrame(pd.DataFrame):
+    """``DataFrame.append``, gone since pandas 2.0."""
+
+    @property
+    def _constructor(self) -> type[_AppendableFrame]:
+        return _AppendableFrame
+
+    def append(self, other: Any, ignore_index: bool = False, sort: bool = False) -> _AppendableFrame:
+        return _AppendableFrame(pd.concat([self, pd.DataFrame(other)], ignore_index=ignore_index, sort=sort))
+
+
+PANDAS_WITH_APPEND = View(pd, DataFrame=_AppendableFrame)
+
+#: CARLA configures the *root* logger on import; the application's logging is none of its business.
+LOGGING = View(logging, config=View(logging.config, dictConfig=lambda config: None))
+
+COLLECTIONS = View(collections, Iterable=collections.abc.Iterable)
+
+
+@functools.cache
+def tensorflow_1() -> ModuleType:
+    """TensorFlow's version 1 interface with eager execution off and Keras 2, as CARLA's TensorFlow code is written.
+
+    Turning eager execution off concerns the whole process. CARLA itself does it at import; here it happens when a
+    TensorFlow-backed piece of CARLA is first used.
+    """
+    real = import_optional("tensorflow.compat.v1")
+    keras = import_optional("tf_keras")
+    real.disable_eager_execution()
+    contrib = SimpleNamespace(eager=SimpleNamespace(py_func=real.py_function))
+    models = View(keras.models, load_model=load_network)
+    return View(real, keras=View(keras, models=models), contrib=contrib)
+
+
+@functools.cache
+def xgboost_1() -> ModuleType:
+    """xgboost whose classifier has what changed since 1.4.
+
+    ``fit`` takes ``eval_metric`` (a constructor argument since 2.1), and trees start from 0.5 instead of the share of
+    favourable outcomes (since 2.0): FeatureTweak and FOCUS judge each tree on its own and count on that.
+    """
+    real = import_optional("xgboost")
+
+    class XGBClassifier(real.XGBClassifier):  # type: ignore[name-defined]
+        def __init__(self, *, base_score: Any = 0.5, **kwargs: Any) -> None:
+            super().__init__(base_score=base_score, **kwargs)
+
+        def fit(self, X: Any, y: Any, *, eval_metric: Any = None, **kwargs: Any) -> Any:
+            if eval_metric is not None:
+                self.set_params(eval_metric=eval_metric)
+            # a plain classifier from here on, which CARLA can pickle
+            self.__class__ = real.XGBClassifier
+            return self.fit(X, y, **kwargs)
+
+    return View(real, XGBClassifier=XGBClassifier)
+
+
+@functools.cache
+def dice_ml() -> ModuleType:
+    """DiCE for CARLA's wrapper, which knows neither pandas 3's strict dtypes nor rows without a counterfactual.
+
+    DiCE writes category values as text into the query, which has to be of dtype ``object`` for that; the classifier
+    and CARLA want numbers back. For a row without counterfactual DiCE returns ``None``, which CARLA drops silently, so
+    that later rows would be compared with the wrong person: here it becomes a row of NaN.
+    """
+    real = import_optional("dice_ml")
+    not_found = import_optional("raiutils.exceptions").UserConfigValidationException
+
+    class Numeric:
+        """A CARLA model that takes frames of any dtype."""
+
+        def __init__(self, mlmodel: Any) -> None:
+            self._mlmodel = mlmodel
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(self._mlmodel, attribute)
+
+        def predict(self, x: Any) -> Any:
+            return self._mlmodel.predict(x.astype(float))
+
+        def predict_proba(self, x: Any) -> Any:
+            return self._mlmodel.predict_proba(x.astype(float))
+
+    class Dice:
+        """``dice_ml.Dice`` with numbers in and out."""
+
+        def __init__(self, data: Any, model: Any, **kwargs: Any) -> None:
+            self._categorical = list(data.categorical_feature_names)
+            self._explainer = real.Dice(data, model, **kwargs)
+
+        def generate_counterfactuals(self, query: pd.DataFrame, **kwargs: Any) -> Any:
+            try:
+                found = self._explainer.generate_counterfactuals(
+                    query.astype(dict.fromkeys(self._categorical, object)), **kwargs
+                )
+                frames = [example.final_cfs_df for example in found.cf_examples_list]
+            except not_found:  # for no row at all
+                frames = [None] * len(query)
+            nothing = pd.DataFrame(np.nan, index=[0], columns=query.columns)
+            return SimpleNamespace(
+                cf_examples_list=[
+                    SimpleNamespace(final_cfs_df=nothing if frame is None else frame.astype(float)) for frame in frames
+                ]
+            )
+
+    return View(real, Model=lambda model, **kwargs: real.Model(model=Numeric(model), **kwargs), Dice=Dice)

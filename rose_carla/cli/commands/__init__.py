@@ -1,1 +1,0 @@
-"""A module for each command: ``add_arguments(parser)`` and ``run(chosen)``, which returns the exit code."""

@@ -1,0 +1,1 @@
+"""Compiled loops of the noise: exact draws of kernels and of normal numbers."""

@@ -1,0 +1,355 @@
+"""Tables as Markdown, LaTeX, HTML and text, figures, and the files of a report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla import plots
+from matplotlib.figure import Figure
+from rose_carla.bench import (
+    Column,
+    Estimate,
+    Finished,
+    Printed,
+    Result,
+    Scope,
+    Table,
+    build,
+    claims,
+    layouts,
+    people,
+    report,
+    t_tests,
+)
+from rose_carla.bench.comparison import BETTER, DIFFERS, WITHIN
+from rose_carla.bench.html import Page
+from rose_carla.bench.latex import escape, latex
+from rose_carla.bench.markdown import markdown
+from rose_carla.bench.measures import DATASETS, MEASURES
+from rose_carla.bench.table import Row, Value
+from rose_carla.bench.terminal import shown
+from rose_carla.errors import ExperimentError
+
+EVIL = "<script>alert('&')</script>"
+SPECIAL = r"\&%$#_{}~^<>±σ²²σ↑↓–≥τ|" + '"'
+VOID = {"meta", "br"}
+PROVENANCE = {"command": f"python run.py --out '{EVIL}'", "revision": "abc+", "started": "2024-01-01", "seeds": 1}
+
+
+def small(name=EVIL, reason=f"a reason {EVIL}"):
+    """Two data sets, three methods, every kind of value; an evil name and an evil reason."""
+    known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
+    rows = [
+        (
+            Value("1.00", Estimate(1.0, 0.0, 0.7, 1.0, 10), Printed(1.0, None), WITHIN, best=True),
+            Value("0.12 ± 0.04", known, Printed(0.2, 0.1), BETTER, best=True, best_robust=True),
+            Value("-3.12 ± 0.04", known, Printed(-1.0, 0.5), DIFFERS, reason),
+        ),
+        (Value("failed"), Value("–"), Value("~0.123", known, Printed(0.1, None))),
+        (Value("0.50", known), Value("0.12 ± 0.04", known, best_robust=True), Value("9.99", known)),
+    ]
+    columns = Column("Validity"), Column("Acc_AIR", "action_unit=0.05"), Column("Log_Density", "unit_variance=0.001")
+    body = tuple(
+        Row(dataset, method, "", values)
+        for dataset in ("german", "compas")
+        for method, values in zip((name, "GrSp", "ROSE-one"), rows, strict=True)
+    )
+    return Table("small", "A title & more", "A note.", columns, body)
+
+
+def made_up(datasets=("german", "compas"), n=8):
+    """People of four methods, one of them at several settings."""
+    rng = np.random.default_rng(0)
+    points = [("GrSp", ""), ("CROCO", ""), ("ROSE-one", ""), ("ROSE-mul", ""), ("PROBE", "t=1"), ("PROBE", "t=2")]
+    keys = [(dataset, *point, 0, str(who)) for dataset in datasets for point in points for who in range(n)]
+    frame = pd.DataFrame(keys, columns=["Dataset", "Method", "Condition", "Seed", "Person"])
+    for metric in ("Sparsity", "Proximity", "Log_Density", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"):
+        frame[metric] = rng.random(len(frame)).round(6)
+    return frame
+
+
+def parsed(page):
+    """Tags with their attributes, and the text, of a page whose tags are balanced."""
+    found, text, opened, parser = [], [], [], HTMLParser()
+
+    def start(tag, attributes):
+        found.append((tag, dict(attributes)))
+        if tag not in VOID:
+            opened.append(tag)
+
+    def end(tag):
+        assert opened.pop() == tag
+
+    parser.handle_starttag, parser.handle_endtag, parser.handle_data = start, end, text.append
+    parser.handle_startendtag = lambda tag, attributes: found.append((tag, dict(attributes)))
+    parser.feed(page)
+    parser.close()
+    assert not opened
+    return SimpleNamespace(tags=found, text="".join(text))
+
+
+def assert_nothing_is_run_or_fetched(page):
+    for tag, attributes in parsed(page).tags:
+        assert tag not in ("script", "link", "iframe", "object", "embed", "base")
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+                assert value.startswith("#")
+            if "http" in (value or ""):
+                assert name.startswith("xmlns") or name == "rdf:resource"
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def hostile(monkeypatch):
+    """A table with something evil, after a word to tell it by, wherever a text can stand."""
+    monkeypatch.setitem(DATASETS, EVIL, f"dataset {EVIL}")
+    monkeypatch.setitem(MEASURES, EVIL, replace(MEASURES["Validity"], label=f"label {EVIL}"))
+    known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
+    value = Value(f"text {EVIL}", known, Printed(0.2, None), DIFFERS, f"reason {EVIL}")
+    row = Row(EVIL, f"method {EVIL}", f"condition {EVIL}", (value,))
+    return Table("small", f"title {EVIL}", f"note {EVIL}", (Column(EVIL, f"when {EVIL}"),), (row,))
+
+
+def test_html_escapes_every_part_of_a_table(monkeypatch):
+    page = Page("page")
+    page.table(hostile(monkeypatch))
+    page.heading(f"heading {EVIL}")
+    page.text(f"paragraph {EVIL}")
+    whole = page.html()
+    assert_nothing_is_run_or_fetched(whole)
+    told = parsed(whole).text
+    for part in ("label", "text", "reason", "dataset", "method", "condition", "title", "note", "when", "heading"):
+        assert f"{part} {EVIL}" in told, part
+    assert told.count(EVIL) == whole.count("&lt;script&gt;") == 11
+
+
+def test_html_escapes_what_it_is_given_and_fetches_nothing():
+    page = Page(f"title {EVIL}")
+    page.table(small())
+    page.code(EVIL)
+    page.items([EVIL])
+    page.frame(pd.DataFrame({EVIL: [EVIL]}))
+    page.figure("<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'></svg>", EVIL)
+    whole = page.html()
+    assert_nothing_is_run_or_fetched(whole)
+    assert "<script" not in whole
+    assert (
+        parsed(whole).text.count(EVIL) == 2 + 2 + 1 + 1 + 1 + 2 + 1
+    )  # title twice, label, reason, and the others once
+
+
+def test_a_report_of_hostile_names_runs_nothing(tmp_path):
+    people = made_up().replace({"GrSp": EVIL, "CROCO": f"--> {EVIL}"})
+    report.write(
+        tmp_path, EVIL, [(small(), people.assign(Person=EVIL + people["Person"]))], PROVENANCE, [EVIL], ("small",)
+    )
+    whole = (tmp_path / "report.html").read_text()
+    assert whole.count("<svg") == 2
+    assert_nothing_is_run_or_fetched(whole)
+    for path in tmp_path.iterdir():
+        assert path.suffix in (".csv", ".json", ".tex", ".md") or "<script" not in path.read_text(), path
+
+
+def test_html_has_every_value_with_its_marks():
+    page = Page("title")
+    page.table(small("FastAR", "a reason"))
+    whole = page.html()
+    tags = [tag for tag, _ in parsed(whole).tags]
+    assert tags.count("table") == 2
+    assert tags.count("tr") == 2 * 4
+    assert tags.count("td") == 2 * 3 * 4
+    assert (tags.count("b"), tags.count("u")) == (4, 4)
+    assert "<b><u>0.12 ± 0.04</u></b>" in whole
+    assert "paper 0.20 ± 0.10 <span class='tag better'>better</span>" in whole
+    assert "<span class='tag differs'>differs</span><sup>1</sup>" in whole
+    assert "<ol><li>a reason.</li></ol>" in whole
+    assert "<th>u = 0.05<br>Acc AIR ↓</th>" in whole
+
+
+def test_markdown_has_rows_of_one_width_and_the_reasons_below():
+    text = markdown(small("a|b", "a reason"))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(lines) == 2 * (2 + 3)
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
+    assert "| a\\|b | **1.00**<br>[0.70, 1.00]<br>paper 1.00, within 15 % |" in text
+    assert "**<u>0.12 ± 0.04</u>**<br>[0.10, 0.15]<br>paper 0.20 ± 0.10, better" in text
+    assert "paper -1.00 ± 0.50, differs [1]" in text
+    assert "| GrSp | failed | – | ~0.123<br>[0.10, 0.15]<br>paper 0.10 |" in text
+    assert text.endswith("Why values differ:\n\n1. a reason.\n")
+
+
+def test_the_terminal_has_aligned_columns():
+    lines = shown(small("FastAR")).splitlines()
+    assert lines[0] == "A title & more"
+    rows = [line for line in lines[1:] if line.startswith((" ", "FastAR", "GrSp", "ROSE-one"))]
+    assert len(rows) == 2 + 2 * 3
+    assert len({len(row) for row in rows}) == 1
+    ends = [{match.end() for match in re.finditer(r"\S(?=  |$)", row)} for row in rows]
+    assert all(each <= ends[1] | {len("FastAR"), len("GrSp"), len("ROSE-one")} for each in ends)
+    assert "1.00*" in rows[2]
+    assert "0.12 ± 0.04*_" in rows[2]
+    assert lines[-1].startswith("* best of all methods, _ best of those")
+
+
+def test_latex_escapes_every_special_character():
+    plain = re.sub(r"\\[&%$#_{}]|\\text[a-z]+\{\}|\$[^$]*\$", "", escape(SPECIAL))
+    assert set(plain) <= set('-|"')
+    assert escape("a_b & 5 % of {x}") == r"a\_b \& 5 \% of \{x\}"
+    assert escape("\\n~^<>") == r"\textbackslash{}n$\sim$\textasciicircum{}\textless{}\textgreater{}"
+    assert escape("σ² = 3 ± 1 –") == r"$\sigma^2$ = 3 $\pm$ 1 --"
+    assert escape("[-3.1, -2.5]") == "[$-$3.1, $-$2.5]"
+    assert escape("ROSE-one, 2024-01-01") == "ROSE-one, 2024-01-01"
+    assert escape("naïve 中") == "na?ve ?"
+
+
+def test_a_range_of_numbers_keeps_its_dash_in_latex():
+    assert escape("95–99 people") == "95--99 people"
+
+
+def test_latex_is_balanced_and_every_row_has_the_same_number_of_places():
+    text = latex([small(SPECIAL), small()], "made by\nsomebody")
+    assert text.startswith("% made by\n% somebody\n\\documentclass")
+    environments = []
+    for what, name in re.findall(r"\\(begin|end)\{(\w+\*?)\}", text):
+        if what == "begin":
+            environments.append(name)
+        else:
+            assert environments.pop() == name
+    assert not environments
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", text):
+        depth += 1 if brace == "{" else -1
+        assert depth >= 0
+    assert depth == 0
+    bodies = re.findall(r"\\toprule\n(.*?)\\bottomrule", text, flags=re.DOTALL)
+    assert len(bodies) == 2 * 3
+    for body in bodies:
+        rows = [line for line in body.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+        assert len(rows) == 2 + 2 * 3
+        assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {3}
+    assert r"\textbf{\underline{0.12 $\pm$ 0.04}}" in text
+    assert r"$-$3.12 / $-$1.00 $\pm$ 0.50$^{\neq}$" in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX here")
+@pytest.mark.parametrize("name", ["table_1", "frontier"])
+def test_latex_compiles_and_fits_its_pages(tmp_path, name):
+    scope = Scope(("german", "adult", "compas"))
+    full = build(getattr(layouts, name)(scope).layout, made_up(scope.datasets).assign(Alone=True), scope.datasets, {})
+    (tmp_path / "table.tex").write_text(latex([small(SPECIAL), full], f"{SPECIAL}\n\\undefined"), encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (tmp_path / "table.pdf").read_bytes().startswith(b"%PDF")
+    assert "too large" not in (tmp_path / "table.log").read_text(errors="replace")
+
+
+def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method():
+    frame = made_up()
+    frame.loc[frame["Dataset"] == "compas", "Plausible_AIR"] *= 3
+    figure = plots.frontier(frame, "Plausible_AIR", {"german": "German Credit"})
+    assert isinstance(figure, Figure)
+    assert [ax.get_title() for ax in figure.axes] == ["German Credit", "compas"]
+    for ax, dataset in zip(figure.axes, ("german", "compas"), strict=True):
+        lines = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
+        assert lines.keys() == {"GrSp", "CROCO", "ROSE-one", "ROSE-mul", "PROBE"}
+        for method, points in lines.items():
+            part = frame[(frame["Dataset"] == dataset) & (frame["Method"] == method)]
+            means = [(each["Proximity"].mean(), each["Plausible_AIR"].mean()) for _, each in part.groupby("Condition")]
+            np.testing.assert_allclose(points, means)
+            assert np.all(
+                (points > [ax.get_xlim()[0], ax.get_ylim()[0]]) & (points < [ax.get_xlim()[1], ax.get_ylim()[1]])
+            )
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("Proximity", "Unknown invalidation rate 'Proximity': Known: 'Acc_AIR', 'Gaussian_AIR', 'Plausible_AIR'"),
+        ("Plausible_air", "Unknown invalidation rate 'Plausible_air': did you mean 'Plausible_AIR'"),
+        ("Gaussian_AIR", "no column 'Gaussian_AIR': judge them under that noise first"),
+    ],
+)
+def test_the_frontier_says_what_it_can_draw(metric, told):
+    with pytest.raises(ExperimentError, match=told):
+        plots.frontier(made_up().drop(columns="Gaussian_AIR"), metric)
+
+
+def written(folder, frame=None):
+    frame = made_up() if frame is None else frame
+    report.write(folder, f"title {EVIL}", [(small(), frame)], PROVENANCE, [f"a cell: {EVIL}"], ("small",))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_report_is_all_its_files_and_the_same_again_for_the_same_input(tmp_path):
+    files = written(tmp_path / "one")
+    assert set(files) == {
+        "report.html", "run.json", "small.csv", "small.md", "small.tex", "small-people.csv", "small-claims.csv",
+        "small-tests.csv", "small-plausible-air.svg", "small-acc-air.svg",
+    }  # fmt: skip
+    assert written(tmp_path / "two") == files
+    assert json.loads(files["run.json"]) == PROVENANCE
+    page = files["report.html"].decode()
+    assert_nothing_is_run_or_fetched(page)
+    assert page.count("<figure>") == 2
+    for words in ("Is anybody both safer and shorter than ROSE?", "What failed", "Tests", "abc+"):
+        assert words in page
+    stored = pd.read_csv(tmp_path / "one" / "small-people.csv", keep_default_na=False, dtype={"Person": str})
+    pd.testing.assert_frame_equal(stored, made_up())
+
+
+def test_tables_that_are_not_compared_have_no_tests_and_no_figures(tmp_path):
+    report.write(tmp_path, "title", [(small(), made_up())], PROVENANCE, [])
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"report.html", "run.json", "small.csv", "small.md", "small.tex", "small-people.csv"}
+    assert "What failed" not in (tmp_path / "report.html").read_text()
+
+
+def test_a_metric_that_failed_for_everybody_leaves_the_rest_of_the_report(tmp_path):
+    plan = layouts.table_1(Scope(("german",)), ("CROCO", "ROSE-mul"))
+    about = {"seconds": 1.0, "people": 4, "training_seconds": 1.0, "alone": True}
+    results, errors = {}, {}
+    for point in plan.points:
+        results[point.judgements[0].recourse] = Result({"people": np.array(["1", "2", "3", "4"])}, about)
+        for judgement in point.judgements:
+            if "Acc_AIR" in judgement.metrics:
+                errors[judgement] = "MemoryError: none left"
+            else:
+                rng = np.random.default_rng(len(results))
+                results[judgement] = Result({metric: rng.random(4) for metric in judgement.metrics})
+    frame = people(plan.points, Finished(results, errors, 0, 8))
+    assert "Acc_AIR" not in set(t_tests(frame)["Metric"])
+    assert len(claims(frame)) <= 1
+    assert "small-tests.csv" in written(tmp_path, frame)
+
+
+def test_markdown_holds_no_tag_and_no_line_of_a_name(tmp_path):
+    hostile = f"mine:-->{EVIL}\n```\x1b[2J|x"
+    about = {**PROVENANCE, "command": f"rose-carla table1 --methods '{hostile}'"}
+    frame = made_up().replace({"Method": {"CROCO": hostile}})
+    report.write(tmp_path, f"title {EVIL}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
+    text = (tmp_path / "small.md").read_text()
+    comment, _, body = text.partition("-->\n")
+    assert "-->" not in comment.removesuffix(" ")
+    _, code, body = body.split("```\n", 2)
+    assert code.count("\n") == 1
+    assert set(re.findall("<[a-z!/][^>]*>", body)) == {"<br>", "<u>", "</u>"}
+    assert "-->" not in body
+    assert "\x1b" not in text
+    columns = len(re.findall(r"(?<!\\)\|", next(line for line in body.splitlines() if line.startswith("| GrSp |"))))
+    label = next(line for line in body.splitlines() if line.startswith("| --&gt;"))
+    assert len(re.findall(r"(?<!\\)\|", label)) == columns

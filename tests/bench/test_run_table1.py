@@ -1,0 +1,202 @@
+"""The command that makes Table 1: from nothing to the report, through an interruption, and in a browser."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fault_trials import TIMES, finished, table
+from rose_carla.bench import TABLE_1
+from rose_carla.bench.table_commands import appendix, table_1
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "run_table1.py"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+FAST = ("GrSp", "Wachter", "PROBE")
+METRICS = ["Validity", "Sparsity", "Proximity", "Log_Density", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"]
+
+
+def command(python, out, cells, *further):
+    return [
+        python, str(SCRIPT), "--quick", "--datasets", "german", "--out", str(out), "--cells", str(cells), *further,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory, warm_python):
+    """The folder of a quick run of all methods on one data set; test processes side by side share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "quick"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done.json").exists():
+            words = command(warm_python.executable, folder / "out", folder / "cells")
+            done = subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
+            told = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+            (folder / "done.json").write_text(json.dumps(told))
+    return folder
+
+
+def test_unknown_names_are_refused_at_once_with_the_close_match(tmp_path, warm_python):
+    wrong = {
+        ("--methods", "GrSp", "ROSE-won"): "Unknown method 'ROSE-won': did you mean 'ROSE-one'",
+        ("--datasets", "germen"): "Unknown data set 'germen': did you mean 'german'",
+    }
+    started = {
+        words: subprocess.Popen(
+            command(warm_python.executable, tmp_path / "out", tmp_path / "cells", *words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for words in wrong
+    }
+    for words, process in started.items():
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 2
+        assert wrong[words] in err.decode()
+        assert out == b""
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "told"),
+    [
+        (table_1, ["--classifier", "lineer"], "Unknown classifier 'lineer': did you mean 'linear'"),
+        (table_1, ["--backend", "dusk"], "Unknown backend 'dusk': did you mean 'dask'"),
+        (table_1, ["--backend", "dask"], "needs --scheduler"),
+        (table_1, ["--scheduler", "tcp://127.0.0.1:9"], "is for --backend dask"),
+        (table_1, ["--methods", "nowhere:Method"], "The method 'nowhere:Method' cannot be imported"),
+        (table_1, ["--seeds", "0"], "at least 1, got 0"),
+        (table_1, ["--jobs", "0"], "at least 1, got 0"),
+        (appendix, ["plausibel"], "Unknown part 'plausibel': did you mean 'plausible'"),
+    ],
+)
+def test_other_options_that_make_no_sense_are_refused(main, words, told, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as refused:
+        main(words)
+    assert refused.value.code == 2
+    assert told in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_method_whose_module_fails_is_refused_and_hides_no_library(capsys, monkeypatch, tmp_path):
+    (tmp_path / "broken_method.py").write_text("raise RuntimeError('not today')")
+    (tmp_path / "json.py").write_text("raise RuntimeError('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as refused:
+        table_1(["--methods", "broken_method:Method"])
+    assert refused.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: The method 'broken_method:Method' cannot be imported: RuntimeError: not today.\n"
+    )
+    assert str(tmp_path) not in sys.path
+
+
+def test_a_quick_run_of_all_methods_leaves_every_file_and_every_number(quick):
+    done = json.loads((quick / "done.json").read_text())
+    assert done["code"] == 0, done["err"]
+    assert {path.name for path in (quick / "out").iterdir()} == {
+        "logs", "report.html", "run.json", "table1.csv", "table1.md", "table1.tex", "table1-people.csv",
+        "table1-claims.csv", "table1-tests.csv", "table1-plausible-air.svg", "table1-acc-air.svg",
+    }  # fmt: skip
+    assert len([*(quick / "out" / "logs").iterdir()]) == len([*(quick / "cells").rglob("*.npz")]) == 9 * 4
+    places = pd.read_csv(quick / "out" / "table1.csv")
+    assert list(dict.fromkeys(places["method"])) == list(TABLE_1)
+    assert len(places) == 9 * 9
+    assert np.isfinite(places[["mean", "n"]]).all(axis=None)
+    assert set(places["metric"]) == {*METRICS, *TIMES}
+    persons = pd.read_csv(quick / "out" / "table1-people.csv")
+    assert (persons.groupby("Method").size() == 10).all()
+    for method in TABLE_1:
+        assert f"\n{method} " in done["out"]
+    assert "German Credit" in done["out"]
+    assert "of 36 cells 0 had been finished before" in done["out"]
+
+
+def test_the_run_tells_where_it_comes_from(quick):
+    about = json.loads((quick / "out" / "run.json").read_text())
+    assert about["command"].startswith("python benchmarks/run_table1.py --quick --datasets german --out ")
+    assert about["revision"]
+    assert len(about["source"]) == 64
+    assert about["started"].endswith(" UTC")
+    assert about["seconds"] > 0
+    assert about["failed"] == []
+    assert (about["cells"]["reused"], about["cells"]["all"]) == (0, 36)
+    assert about["cells"]["seconds"] > 0
+    expected = {
+        "actionable": False, "backend": "joblib", "cells": str(quick / "cells"), "classifier": "ann",
+        "datasets": ["german"], "methods": list(TABLE_1), "out": str(quick / "out"), "quick": True, "scheduler": None,
+        "seeds": 1,
+    }  # fmt: skip
+    assert {name: value for name, value in about["settings"].items() if name != "jobs"} == expected
+    assert about["settings"]["jobs"] >= 1
+    for name in ("python", "rose-carla", "carla-recourse", "numpy", "pandas", "scikit-learn", "scipy", "torch"):
+        assert about["versions"][name][0].isdigit(), name
+    assert about["machine"]["cores"] >= 1
+    assert about["machine"]["memory_gb"] > 0
+    assert about["machine"]["system"]
+    assert about["machine"]["processor"]
+    assert about["peak_memory_gb"] > 0
+    assert about["hyperparameters"].keys() == set(TABLE_1)
+    assert about["hyperparameters"]["ROSE-mul"]["tau"] == 0.75
+
+
+def killed_in_the_middle(folder, methods):
+    """Start a run and kill all of its processes when some cells are finished; True if some were not."""
+    words = command(sys.executable, folder / "out", folder / "cells", "--methods", *methods, "--jobs", "2")
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    end = time.monotonic() + 200
+    while len(finished(folder)) < 2 and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return 0 < len(finished(folder)) < 4 * len(methods)
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(quick, tmp_path, warm_python):
+    killed = next(each for each in map(tmp_path.joinpath, "abc") if killed_in_the_middle(each, FAST))
+    whole, kept = tmp_path / "whole", finished(killed)
+    for folder, cells, before in ((killed, killed / "cells", len(kept)), (whole, quick / "cells", 12)):
+        words = command(warm_python.executable, folder / "out", cells, "--methods", *FAST, "--jobs", "2")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True)
+        assert f"of 12 cells {before} had been finished before" in done.stdout
+    assert kept.items() <= finished(killed).items()
+    assert len(finished(killed)) == 12
+    ours, expected = (pd.read_csv(folder / "out" / "table1.csv") for folder in (killed, whole))
+    assert len(ours) == 3 * 9
+    timed = ours["metric"].isin(TIMES)
+    pd.testing.assert_frame_equal(ours[~timed], expected[~timed])
+    pd.testing.assert_frame_equal(table(killed), table(whole))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no browser here")
+def test_the_report_opens_in_a_browser(quick, tmp_path):
+    done = subprocess.run(
+        [
+            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+            "--disable-component-update", "--disable-sync", "--no-first-run", f"--user-data-dir={tmp_path}",
+            "--enable-logging=stderr", "--dump-dom", (quick / "out" / "report.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    body = done.stdout[done.stdout.index("German Credit</h3>") :].split("</table>")[0]
+    assert body.count("<tr>") == 1 + 9
+    for method in TABLE_1:
+        assert body.count(f"<tr><td>{method}</td>") == 1
+    assert done.stdout.count("<svg") == 2

@@ -1,0 +1,194 @@
+"""What importing this package does to the rest of the process: nothing but making ``import carla`` work."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, import_optional, install_command
+from rose_carla.carla_compat.importer import Scope, scoped_import
+from rose_carla.carla_compat.views import View
+from rose_carla.errors import MissingPackageError
+
+
+def output(program, python=sys.executable):
+    """What ``program`` prints in a new interpreter."""
+    words = [python, "-c", textwrap.dedent(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(warm_python):
+    """Run a program in an interpreter in which the packages ``without`` cannot be imported; its output."""
+    hide = """
+        import sys
+        from importlib.machinery import PathFinder
+        def hide(without, find=PathFinder.find_spec):
+            assert not without & {name.partition(".")[0] for name in sys.modules}
+            PathFinder.find_spec = lambda name, path=None, target=None: (
+                None if name.partition(".")[0] in without else find(name, path, target)
+            )
+    """
+
+    def run(program, without):
+        hidden = f"{textwrap.dedent(hide)}hide({set(without)})\n"
+        return output(hidden + textwrap.dedent(program), warm_python.executable)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """What differs before and after the import, and which packages came with it."""
+    told = output("""
+        import builtins, collections, json, logging, os, random, sys
+        import numpy as np, pandas as pd, torch
+        logging.basicConfig(level=logging.ERROR)
+        def state():
+            return dict(
+                meta_path=list(sys.meta_path), path_hooks=list(sys.path_hooks), environ=dict(os.environ),
+                numpy=sorted(vars(np)), frame=sorted(vars(pd.DataFrame)), pandas=sorted(vars(pd)),
+                torch_load=torch.load, collections=sorted(vars(collections)), built_in=dict(vars(builtins)),
+                handlers=list(logging.root.handlers), level=logging.root.level, disabled=logging.root.manager.disable,
+                threads=torch.get_num_threads(), filters=list(__import__("warnings").filters),
+                tensorflow_log=logging.getLogger("tensorflow").handlers, random=random.getstate(),
+                numpy_random=np.random.get_state()[1].tolist(), torch_random=torch.get_rng_state().tolist(),
+            )
+        before = state()
+        import rose_carla, carla
+        after = state()
+        changed = [name for name in before if before[name] != after[name]]
+        print(json.dumps({"changed": changed, "packages": list(sys.modules)}))
+    """)
+    return json.loads(told)
+
+
+def test_import_leaves_everything_else_alone(imported):
+    assert [name for name in imported["changed"] if "random" not in name] == []
+
+
+def test_import_takes_no_slow_packages_along(imported):
+    slow = ("tensorflow", "keras", "matplotlib", "xgboost", "dice_ml", "recourse", "sklearn", "scipy")
+    assert [name for name in slow if name in imported["packages"]] == []
+
+
+def test_random_state_is_untouched_by_the_import(imported):
+    assert [name for name in imported["changed"] if "random" in name] == []
+
+
+def test_import_after_carla_failed_on_its_own(warm_python):
+    out = output(
+        """
+        try:
+            import carla
+            raise SystemExit("CARLA imports by itself here")
+        except ImportError:
+            pass
+        import rose_carla, carla
+        print(carla.Benchmark.__module__)
+        """,
+        warm_python.executable,
+    )
+    assert out.splitlines()[-1] == "carla.evaluation.benchmark"  # CARLA's own attempt may have logged before
+
+
+def test_without_any_extra_everything_else_works(run):
+    everything = (*OPTIONAL_PACKAGES, "keras")
+    out = run(
+        """
+        import rose_carla, carla
+        from carla.recourse_methods import GrowingSpheres
+        from rose_carla import datasets, models
+        model = models.train(datasets.load("compas"), "linear", use_cache=False)
+        factuals = models.negative_instances(model).head(3).reset_index(drop=True)
+        print(len(carla.Benchmark(model, GrowingSpheres(model, {}), factuals).run_benchmark()))
+        """,
+        without=tuple(name for name in everything if name not in ("networkx", "torchvision")),
+    )
+    assert out == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "use", "extra"),
+    [
+        ("dice_ml", "Dice(model, {'num': 1})", "rose-carla[dice]"),
+        ("recourse", "ActionableRecourse(model, {'fs_size': 5})", "rose-carla[recourse,cplex]"),
+        ("cplex", "ActionableRecourse(model, {'fs_size': 5})", "rose-carla[cplex]"),
+        ("tensorflow", "FOCUS(model, {'optimizer': 'adam', 'lr': 0.1})", "rose-carla[tensorflow]"),
+        ("tf_keras", "FOCUS(model, {'optimizer': 'adam', 'lr': 0.1})", "rose-carla[tensorflow]"),
+    ],
+)
+def test_a_missing_package_names_its_extra(missing, use, extra, run):
+    out = run(
+        f"""
+        import rose_carla
+        from carla.recourse_methods import ActionableRecourse, Dice, FOCUS
+        from rose_carla import datasets, models
+        model = models.train(datasets.load("compas"), "linear")
+        try:
+            {use}
+        except rose_carla.errors.MissingPackageError as error:
+            print(error)
+        """,
+        without=(missing,),
+    )
+    assert extra in out
+    assert missing in out
+
+
+def test_without_carla_the_message_says_how_to_install_it(warm_python):
+    out = output(
+        """
+        import importlib.util
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *a: None if name == "carla" else find(name, *a)
+        try:
+            import rose_carla
+        except ImportError as error:
+            print(error)
+        """,
+        warm_python.executable,
+    )
+    assert "pip install --no-deps carla-recourse==0.0.5" in out
+
+
+def test_every_optional_package_has_an_install_command():
+    for package in OPTIONAL_PACKAGES:
+        assert install_command(package).startswith("pip install ")
+
+
+def test_import_error_inside_an_optional_package_is_explained(tmp_path, monkeypatch):
+    (tmp_path / "lime").mkdir()
+    (tmp_path / "lime" / "__init__.py").write_text("import a_package_that_nobody_has")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "lime", raising=False)
+    with pytest.raises(MissingPackageError, match="'lime' needs the package 'a_package_that_nobody_has'"):
+        import_optional("lime")
+    sys.modules.pop("lime", None)
+
+
+def test_a_scope_is_seen_by_its_package_only_and_for_good(tmp_path, monkeypatch):
+    package = tmp_path / "scoped_example"
+    package.mkdir()
+    (package / "__init__.py").write_text("import math\nfrom math import tau\nfrom . import late\n")
+    (package / "late.py").write_text("def pi():\n    import math\n    return math.pi\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import math
+
+    rounded = View(math, pi=3, tau=6)
+    finders = list(sys.meta_path)
+    with scoped_import("scoped_example", Scope(lambda importer, module: rounded if module is math else module)):
+        example = importlib.import_module("scoped_example")
+    assert sys.meta_path == finders
+    assert (example.math.pi, example.tau, example.late.pi()) == (3, 6, 3)
+    assert example.math.sqrt(4) == 2
+    assert math.pi > 3.14
+    assert example.__spec__.loader.get_source("scoped_example").startswith("import math")
+    for name in ("scoped_example", "scoped_example.late"):
+        del sys.modules[name]

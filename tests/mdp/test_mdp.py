@@ -1,0 +1,320 @@
+"""The MDP of Algorithm 3 and its actions against plain loops, and on real data."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla import datasets
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from rose_carla.datasets import encoded_columns
+from rose_carla.errors import PlanError
+from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP, onto_edge
+from rose_carla.noise import GaussianNoise
+
+BINARY, THREE = np.array([[0.0], [1.0]]), np.eye(3)
+#: Columns: income, age (grows only), home (one column), job (three columns), country (fixed).
+FEATURES = [
+    Feature("income", (0,)),
+    Feature("age", (1,), direction=1),
+    Feature("home", (2,), BINARY),
+    Feature("job", (3, 4, 5), THREE),
+]
+#: The same actions as a reader would list them, in tenths.
+ACTIONS = [
+    *[("move", 0, tenths) for tenths in (-3, -1, 1, 3)],
+    *[("move", 1, tenths) for tenths in (1, 3)],
+    *[("set", (2,), encoding) for encoding in ((0,), (10,))],
+    *[("set", (3, 4, 5), encoding) for encoding in ((10, 0, 0), (0, 10, 0), (0, 0, 10))],
+]
+WEIGHTS = np.array([1.5, 0.8, 0.7, -0.6, 0.1, 0.9, 0.4])
+
+
+def space():
+    return ActionSpace(FEATURES, width=7, action_unit=0.1, multiples=(3, 1))
+
+
+def starts():
+    rng = np.random.default_rng(0)
+    continuous, home = rng.integers(0, 6, (40, 2)) / 10, rng.integers(0, 2, (40, 1))
+    return np.hstack([continuous, home, np.eye(3)[rng.integers(0, 3, 40)], rng.random((40, 1))])
+
+
+def probability(states):
+    return 1 / (1 + np.exp(-8 * (states @ WEIGHTS - 2.2)))
+
+
+def like_a_model(data):
+    """What an action space asks of a classifier."""
+    return SimpleNamespace(data=data, feature_input_order=[c for c in data.df.columns if c != data.target])
+
+
+class Fake(Precise):
+    """Invalidation rates that depend on the state and on nothing else."""
+
+    def rates(self, states, crowd, rng):
+        return np.array([self.rate(state) for state in states])
+
+    @staticmethod
+    def rate(state):
+        return 0.5 * abs(float(np.sin(9 * state.sum())))
+
+
+def possible_by_loop(tenths):
+    """In whole tenths there is no rounding."""
+    found = []
+    for kind, where, change in ACTIONS:
+        if kind == "move":
+            found.append(0 <= tenths[where] + change <= 10)
+        else:
+            found.append([tenths[column] for column in where] != list(change))
+    return found
+
+
+def moved_by_loop(tenths, number):
+    kind, where, change = ACTIONS[number]
+    tenths = list(tenths)
+    if kind == "move":
+        tenths[where] += change
+    else:
+        for column, value in zip(where, change, strict=True):
+            tenths[column] = value
+    return tenths
+
+
+NOISES = {
+    "fake": (Fake(), Fake.rate),
+    # noise of variance 0 moves nobody: all of the crowd is where the plan leads
+    "accumulated": (
+        Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.0, 0.1, crowd_size=3),
+        lambda state: 0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_mdp_against_a_plain_loop(noise):
+    robustness, rate_of = NOISES[noise]
+    mdp = RecourseMDP(space(), probability, starts(), robustness, tau=0.8, gamma=0.97, reward=50.0, max_actions=6)
+    rng, n = np.random.default_rng(1), 25
+    observations = mdp.reset(n, np.random.default_rng(2))
+    tenths = [[round(10 * value) for value in state[:6]] for state in mdp.states]
+    country, taken = mdp.states[:, 6], [0] * n
+    seen = {"reached": 0, "refused": 0, "truncated": 0, "goes on": 0}
+    for _ in range(60):
+        np.testing.assert_allclose(observations, mdp.states, atol=1e-12)
+        mask = mdp.mask()
+        assert mask.tolist() == [possible_by_loop(row) for row in tenths]
+        actions = np.array([rng.choice(np.flatnonzero(row)) for row in mask])
+        step = mdp.step(actions)
+        for e in range(n):
+            before, tenths[e] = tenths[e], moved_by_loop(tenths[e], actions[e])
+            taken[e] += 1
+            state = np.array([*(value / 10 for value in tenths[e]), country[e]])
+            size = sum(abs(after - value) for after, value in zip(tenths[e], before, strict=True))
+            chance = 1 / (1 + np.exp(-8 * (sum(w * x for w, x in zip(WEIGHTS, state, strict=True)) - 2.2)))
+            reached = chance > 0.5 and rate_of(state) < 1 - 0.8
+            truncated = not reached and taken[e] == 6
+            np.testing.assert_allclose(step.finals[e], state, atol=1e-12)
+            assert step.sizes[e] == pytest.approx(size)
+            assert step.discounts[e] == pytest.approx(0.97**size)
+            assert step.rewards[e] == pytest.approx((1 - rate_of(state)) * 50.0 if reached else chance)
+            assert (step.reached[e], step.terminated[e], step.truncated[e]) == (reached, reached, truncated)
+            if reached or truncated:
+                assert (np.abs(mdp.starts - mdp.states[e]).max(axis=1) == 0).any()
+                tenths[e], country[e], taken[e] = [round(10 * x) for x in mdp.states[e, :6]], mdp.states[e, 6], 0
+            outcome = "reached" if reached else "truncated" if truncated else "goes on"
+            seen[outcome] += 1
+            seen["refused"] += chance > 0.5 and not reached
+        observations = step.observations
+    assert all(seen[outcome] > 20 for outcome in ("reached", "truncated", "goes on")), seen
+    assert (seen["refused"] > 20) == (noise == "fake"), seen
+
+
+def test_one_off_noise_decides_whether_a_favourable_state_is_an_end():
+    """One feature at 0.6, favourable above 0.5, Gaussian noise of sd 0.1: IR is Phi(-1) = 0.159."""
+    noise = OneOff(lambda rows: rows[:, 0] > 0.5, GaussianNoise(), 0.01, 20_000)
+    for tau, reached in ((0.82, True), (0.86, False)):
+        actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.2)
+        mdp = RecourseMDP(actions, lambda states: states[:, 0], np.array([[0.4]]), noise, tau=tau)
+        mdp.reset(1, np.random.default_rng(0))
+        step = mdp.step(np.array([1]))
+        assert step.reached[0] == reached
+        assert step.rewards[0] == pytest.approx(100 * (1 - 0.1587) if reached else 0.6, abs=1.0 if reached else 1e-9)
+
+
+def test_an_episode_ends_without_success_where_nothing_can_be_done():
+    actions = ActionSpace([Feature("age", (0,), direction=1)], width=1, action_unit=0.5)
+    mdp = RecourseMDP(actions, lambda states: 0.1 * states[:, 0], np.array([[0.5], [1.0]]), Precise())
+    assert mdp.starts.tolist() == [[0.5]]  # from 1.0 there is no action
+    mdp.reset(2, np.random.default_rng(0))
+    step = mdp.step(np.array([0, 0]))
+    assert step.terminated.all()
+    assert not step.reached.any()
+    assert not step.truncated.any()
+    np.testing.assert_allclose(step.rewards, 0.1)
+
+
+def test_actions_are_numbered_feature_by_feature():
+    actions = space()
+    assert actions.n == len(ACTIONS)
+    assert actions.feature_numbers.tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 3]
+    assert actions.moves.tolist() == [-3, -1, 1, 3, 1, 3, 0, 0, 0, 0, 0]
+    assert actions.membership.sum(axis=1).tolist() == [1, 1, 1, 1, 1, 1, 0]
+    assert actions.membership[:, 3].tolist() == [0, 0, 0, 1, 1, 1, 0]
+
+
+def test_categories_are_set_whole_and_never_to_what_they_are():
+    state = np.array([[0.5, 0.5, 1.0, 0.0, 1.0, 0.0, 0.3]])
+    assert space().mask(state)[0, 6:].tolist() == [True, False, True, False, True]
+    ends = space().apply(np.repeat(state, 3, axis=0), np.array([6, 8, 10]))
+    np.testing.assert_array_equal(ends[0], [0.5, 0.5, 0.0, 0.0, 1.0, 0.0, 0.3])
+    np.testing.assert_array_equal(ends[1], [0.5, 0.5, 1.0, 1.0, 0.0, 0.0, 0.3])
+    np.testing.assert_array_equal(ends[2], [0.5, 0.5, 1.0, 0.0, 0.0, 1.0, 0.3])
+
+
+@pytest.mark.parametrize("unit", [0.1, 0.025, 1 / 3, 1 / 7, 0.3])
+def test_a_feature_can_be_moved_from_edge_to_edge_in_spite_of_rounding(unit):
+    actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=unit)
+    steps = round(1 / unit - 0.4)  # whole units that fit
+    for number, start in ((1, 0.0), (0, 1.0)):
+        state, taken = np.array([[start]]), 0
+        while actions.mask(state)[0, number]:
+            state = actions.apply(state, np.array([number]))
+            taken += 1
+            assert 0 <= state[0, 0] <= 1
+        assert taken == steps
+        if abs(steps * unit - 1) < 1e-6:
+            assert state[0, 0] == pytest.approx(1 - start, abs=1e-12)
+
+
+def test_states_outside_can_only_come_nearer():
+    actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.1)
+    assert actions.mask(np.array([[1.25], [-0.25], [1.05], [1.0 + 1e-12]])).tolist() == [
+        [True, False],
+        [False, True],
+        [True, False],
+        [True, False],
+    ]
+    # what is far outside is moved, not cut off
+    assert actions.apply(np.array([[1.25]]), np.array([0]))[0, 0] == pytest.approx(1.15)
+    assert onto_edge(np.array([1.0 + 1e-12, -1e-12, 1.25, 0.5])).tolist() == [1.0, 0.0, 1.25, 0.5]
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, 60),
+            "income": rng.random(60),
+            "home": rng.choice(["rent", "own"], 60),
+            "job": rng.choice(["none", "blue", "white"], 60),
+            "loan": rng.integers(0, 2, 60),
+        }
+    )
+    return datasets.from_frame(frame, "loan", name="people", immutables=["home"])
+
+
+def test_the_actions_of_a_data_set(people):
+    model = like_a_model(people)
+    actions = ActionSpace.from_model(model, 0.1, (1, 2), monotone={"age": "increase", "income": "decrease"})
+    assert [feature.name for feature in actions.features] == ["age", "income", "job"]
+    assert actions.moves.tolist() == [1, 2, -2, -1, 0, 0, 0]
+    assert np.flatnonzero(actions.membership.sum(axis=1) == 0).tolist() == [
+        model.feature_input_order.index(encoded_columns(people)["home"][0])
+    ]
+    job = actions.features[2]
+    assert [model.feature_input_order[column] for column in job.columns] == encoded_columns(people)["job"]
+    np.testing.assert_array_equal(job.encodings, np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: ActionSpace.from_model(m, monotone={"incme": "increase"}), "'incme': did you mean 'income'"),
+        (lambda m: ActionSpace.from_model(m, monotone={"job": "increase"}), "Unknown continuous feature 'job'"),
+        (lambda m: ActionSpace.from_model(m, monotone={"age": "increases"}), "'increases': did you mean 'increase'"),
+        (lambda m: ActionSpace.from_model(m, action_unit=0.0), "above 0 and at most 1, got 0.0"),
+        (lambda m: ActionSpace.from_model(m, action_unit=1.5), "above 0 and at most 1, got 1.5"),
+        (lambda m: ActionSpace.from_model(m, multiples=()), "whole numbers of at least 1"),
+        (lambda m: ActionSpace.from_model(m, multiples=(1, 0)), "whole numbers of at least 1"),
+        (lambda m: ActionSpace.from_model(m, multiples=(1.5,)), "whole numbers of at least 1"),
+        (lambda m: ActionSpace([], 3), "No feature may change"),
+        (
+            lambda m: ActionSpace.from_model(SimpleNamespace(data=m.data, feature_input_order=["age", "shoes"])),
+            r"no feature of its data set: \['shoes'\]",
+        ),
+    ],
+)
+def test_actions_that_make_no_sense_are_explained(people, make, message):
+    with pytest.raises(PlanError, match=message):
+        make(like_a_model(people))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"starts": np.zeros((3, 2))}, r"shape \(n, 7\), got \(3, 2\)"),
+        ({"starts": np.zeros((0, 7))}, r"got \(0, 7\)"),
+        ({"tau": 0.0}, "tau has to be in"),
+        ({"gamma": 1.0}, "gamma in"),
+        ({"max_actions": 0}, "max_actions at least 1"),
+    ],
+)
+def test_an_mdp_that_makes_no_sense_is_explained(options, message):
+    arguments = {"starts": starts(), "robustness": Precise(), **options}
+    with pytest.raises(PlanError, match=message):
+        RecourseMDP(space(), probability, **arguments)
+
+
+def test_starts_without_any_action_are_explained():
+    actions = ActionSpace([Feature("age", (0,), direction=1)], width=1)
+    with pytest.raises(PlanError, match="In no state to start from is any action possible"):
+        RecourseMDP(actions, lambda states: states[:, 0], np.array([[1.0]]), Precise())
+
+
+@pytest.fixture(scope="module")
+def real():
+    return {"german": datasets.load("german", form="typed"), "adult": datasets.load("adult")}
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    unit=st.sampled_from([0.025, 0.05, 0.1, 1 / 3, 1.0]),
+    multiples=st.sampled_from([(1,), (1, 4), (2, 3, 7)]),
+)
+@hypothesis_settings(deadline=None, max_examples=40)
+def test_random_plans_keep_to_what_a_data_set_allows(real, name, seed, unit, multiples):
+    """40 times 50 rows and up to 30 actions for each, judged by the data set rather than by the action space."""
+    data, rng = real[name], np.random.default_rng(seed)
+    model = like_a_model(data)
+    names = np.array(model.feature_input_order)
+    monotone = next(feature for feature in data.continuous if feature not in data.immutables)
+    actions = ActionSpace.from_model(model, unit, multiples, {monotone: "increase"})
+    rows = data.df[names].to_numpy(dtype=float)
+    states = first = rows[rng.integers(len(rows), size=50)]
+    columns = encoded_columns(data)
+    fixed = np.isin(names, [column for feature in data.immutables for column in columns.get(feature, [feature])])
+    grows = names == monotone
+    assert fixed.any()
+    for _ in range(30):
+        mask = actions.mask(states)
+        assert mask.any(axis=1).all()  # there is always another category
+        ends = actions.apply(states, np.where(mask, rng.random(mask.shape), -1).argmax(axis=1))
+        assert (np.abs(ends - states).max(axis=1) > 1e-6).all()
+        assert (ends[:, grows] >= states[:, grows]).all()
+        states = ends
+        np.testing.assert_array_equal(states[:, fixed], first[:, fixed])
+        assert states.min() >= 0
+        assert states.max() <= 1
+        for block in columns.values():
+            values = states[:, np.isin(names, block)]
+            assert np.isin(values, [0.0, 1.0]).all()
+            if len(block) > 1:
+                assert (values.sum(axis=1) == 1).all()

@@ -1,0 +1,311 @@
+"""The eight metrics, in CARLA's two styles, for methods good and bad."""
+
+from __future__ import annotations
+
+import warnings
+
+import rose_carla
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla import datasets, metrics, models
+from carla.recourse_methods import GrowingSpheres
+from carla.recourse_methods.api import RecourseMethod
+from rose_carla._lib.seeds import seeded
+from rose_carla.errors import DataError, ModelError, NoiseError, PlanError
+from rose_carla.noise import Density, PlausibleNoise, common_noise, execute, linear_invalidation_rate
+from sklearn.ensemble import RandomForestClassifier
+
+FEW = {"n_samples": 200}
+
+
+@pytest.fixture(scope="module")
+def factuals(compas_ann):
+    return models.negative_instances(compas_ann).head(12)
+
+
+class Steps(RecourseMethod):
+    """Halfway to a training row that is accepted; some rows fail, and it has plans."""
+
+    def __init__(self, mlmodel, index="keep", fail=(), plans=False):
+        super().__init__(mlmodel)
+        rows = mlmodel.data.df_train[mlmodel.feature_input_order]
+        self._goal = rows[mlmodel.predict_proba(rows)[:, 1] > 0.9].iloc[0]
+        self._index, self._fail, self._with_plans = index, list(fail), plans
+
+    def get_counterfactuals(self, factuals):
+        order = self._mlmodel.feature_input_order
+        ends = pd.DataFrame([self._goal] * len(factuals), index=factuals.index, columns=order)
+        if self._with_plans:
+            self.plans = {
+                label: np.diag(ends.loc[label] - factuals.loc[label, order])[::-1] for label in factuals.index
+            }
+        ends.iloc[self._fail] = np.nan
+        if self._index == "renumber":
+            return ends.reset_index(drop=True)
+        if self._index == "drop":
+            return ends.dropna()
+        if self._index == "shuffle":
+            return ends.sample(frac=1, random_state=0)
+        return ends
+
+
+@pytest.mark.parametrize("index", ["keep", "renumber", "drop", "shuffle"])
+def test_rows_find_their_factuals(compas_ann, factuals, index):
+    result = rose_carla.Benchmark(compas_ann, Steps(compas_ann, index, fail=[1, 4]), factuals, FEW).run_benchmark()
+    expected = rose_carla.Benchmark(compas_ann, Steps(compas_ann, "keep", fail=[1, 4]), factuals, FEW).run_benchmark()
+    timing = ["Average_Time", "Recourse_Time"]
+    pd.testing.assert_frame_equal(result.drop(columns=timing), expected.drop(columns=timing))
+    assert result.index.equals(factuals.index)
+    missing = factuals.index[[1, 4]]
+    assert (result.loc[missing, "Validity"] == 0).all()
+    assert result.loc[missing, ["Sparsity", "Proximity", "Gaussian_AIR", "Acc_AIR", "Distance_1"]].isna().all(axis=None)
+    assert result["Validity"].mean() == pytest.approx(10 / 12)
+
+
+def test_every_number_against_its_definition(compas_ann, factuals):
+    benchmark = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW)
+    result, order = benchmark.run_benchmark(), compas_ann.feature_input_order
+    density = Density.from_model(compas_ann, outcome=1)
+    everyone = PlausibleNoise(Density.from_model(compas_ann))
+    for row, (label, start) in enumerate(factuals[order].iterrows()):
+        end = benchmark.counterfactuals.loc[label]
+        assert result.loc[label, "Validity"] == 1
+        assert result.loc[label, "Sparsity"] == sum(abs(start[c] - end[c]) > 1e-6 for c in order)
+        assert result.loc[label, "Proximity"] == pytest.approx(sum(abs(start[c] - end[c]) for c in order))
+        assert result.loc[label, "Proximity"] == pytest.approx(result.loc[label, "Distance_2"])
+        assert result.loc[label, "Log_Density"] == pytest.approx(density.log_density(end.to_numpy()[None])[0])
+        (generator,) = common_noise([0, 1], [row])
+        noisy = everyone.sample(end.to_numpy()[None], 0.01, 200, [generator])[0]
+        refused = sum(compas_ann.predict_proba(sample[None])[0, 1] <= 0.5 for sample in noisy)
+        assert result.loc[label, "Plausible_AIR"] == refused / 200
+        assert result.loc[label, "Plausible_AIR_Lower"] <= refused / 200 <= result.loc[label, "Plausible_AIR_Upper"]
+    assert (result["Recourse_Time"] == result["Average_Time"].iloc[0]).all()
+
+
+def test_linear_model_against_the_closed_forms(compas_linear):
+    factuals = models.negative_instances(compas_linear).head(8)
+    ends = Steps(compas_linear).get_counterfactuals(factuals)
+    layer = compas_linear.raw_model.layers[0]
+    weights = (layer.weight[1] - layer.weight[0]).numpy().astype(float)
+    bias = float(layer.bias[1] - layer.bias[0])
+    result = metrics.PlausibleAIR(compas_linear, {"n_samples": 5000}).get_evaluation(factuals, ends)
+    noise = PlausibleNoise(Density.from_model(compas_linear))
+    exact = linear_invalidation_rate(ends.to_numpy(), noise, 0.01, weights, bias)
+    np.testing.assert_allclose(result["Plausible_AIR"], exact, atol=0.03)
+
+
+def test_plans_are_followed_in_their_order(compas_ann, factuals):
+    method = Steps(compas_ann, plans=True)
+    benchmark = rose_carla.Benchmark(compas_ann, method, factuals, FEW)
+    result = benchmark.compute_acc_air()
+    noise, order = PlausibleNoise(Density.from_model(compas_ann)), compas_ann.feature_input_order
+    for row, label in enumerate(factuals.index[:4]):
+        start = factuals.loc[[label], order].to_numpy()
+        ends = execute(start, [method.plans[label]], noise, 0.0005, 0.025, 200, common_noise([0, 2], [row]))[0]
+        assert result.loc[label, "Acc_AIR"] == (compas_ann.predict_proba(ends)[:, 1] <= 0.5).mean()
+
+
+def test_a_plan_that_leads_elsewhere_is_refused(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    plans = {factuals.index[0]: np.ones((1, 7))}
+    with pytest.raises(NoiseError, match="does not lead to its counterfactual"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": plans}).get_evaluation(factuals, ends)
+
+
+def test_methods_are_compared_on_the_same_noise(compas_ann, factuals):
+    """A method that fails for some rows sees the same noise in the others."""
+    all_rows = metrics.GaussianAIR(compas_ann, FEW).get_evaluation(
+        factuals, Steps(compas_ann).get_counterfactuals(factuals)
+    )
+    some = metrics.GaussianAIR(compas_ann, FEW).get_evaluation(
+        factuals, Steps(compas_ann, fail=[0, 3]).get_counterfactuals(factuals)
+    )
+    kept = some["Gaussian_AIR"].notna()
+    pd.testing.assert_frame_equal(all_rows[kept], some[kept])
+    other = metrics.GaussianAIR(compas_ann, {**FEW, "seed": 1}).get_evaluation(
+        factuals, Steps(compas_ann).get_counterfactuals(factuals)
+    )
+    assert not other.equals(all_rows)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Validity", "Sparsity", "Proximity", "LogDensity", "GaussianAIR", "PlausibleAIR", "AccAIR", "RecourseTime"],
+)
+def test_carla_mains_interface(compas_ann, factuals, name):
+    options = {"RecourseTime": {"seconds": 2.4}, "AccAIR": FEW, "GaussianAIR": FEW, "PlausibleAIR": FEW}.get(name)
+    evaluation = getattr(metrics, name)(mlmodel=compas_ann, hyperparameters=options)
+    ends = Steps(compas_ann, fail=[2]).get_counterfactuals(factuals)
+    before = factuals.copy(), ends.copy()
+    result = evaluation.get_evaluation(factuals=factuals, counterfactuals=ends)
+    assert result.index.equals(factuals.index)
+    assert list(result.columns) == list(evaluation.columns)
+    pd.testing.assert_frame_equal(factuals, before[0])
+    pd.testing.assert_frame_equal(ends, before[1])
+
+
+def test_nothing_found_at_all(compas_ann, factuals):
+    method = Steps(compas_ann, fail=range(12))
+    result = rose_carla.Benchmark(compas_ann, method, factuals, FEW).run_benchmark()
+    assert (result["Validity"] == 0).all()
+    assert result["Plausible_AIR"].isna().all()
+    assert result["Success_Rate"].iloc[0] == 0
+
+
+def test_categories_count_once_and_can_be_projected():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "income": rng.random(300),
+            "city": rng.choice(["Bonn", "Köln", "Mainz"], 300),
+            "home": rng.choice(["own", "rent"], 300),
+        }
+    )
+    frame["loan"] = ((frame["income"] > 0.4) & (frame["city"] != "Bonn")).astype(int)
+    data = datasets.from_frame(frame, "loan", name="loans")
+    model = models.train(data, settings=models.TrainingSettings((20,), 0.01, 50, 60), use_cache=False)
+    factuals = models.negative_instances(model, split="all").head(5)
+    ends = factuals[model.feature_input_order].copy()
+    ends["income"] = 1.0
+    ends[["city_Bonn", "city_Köln", "city_Mainz"]] = [0.0, 0.0, 1.0]
+    changed = metrics.Sparsity(model).get_evaluation(factuals, ends)["Sparsity"]
+    was_mainz = factuals["city_Mainz"] == 1
+    assert changed.tolist() == [1 if mainz else 2 for mainz in was_mainz]
+    plain = metrics.GaussianAIR(model, {"variance": 0.04}).get_evaluation(factuals, ends)
+    projected = metrics.GaussianAIR(model, {"variance": 0.04, "project_categories": True}).get_evaluation(
+        factuals, ends
+    )
+    assert not plain.equals(projected)
+    assert np.isfinite(metrics.AccAIR(model, FEW).get_evaluation(factuals, ends)).all(axis=None)
+
+
+def test_forests_and_carlas_own_methods(compas):
+    inputs, outcomes = compas.df_train[compas.continuous], compas.df_train[compas.target]
+    forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(inputs, outcomes)
+    model = models.wrap(forest, compas, space="encoded")
+    factuals = models.negative_instances(model, limit=4)
+    with pytest.warns(UserWarning, match="CARLA cannot compute constraint violation"):
+        result = rose_carla.Benchmark(model, Steps(model), factuals, FEW).run_benchmark()
+    assert result["Constraint_Violation"].isna().all()
+    assert result["Plausible_AIR"].notna().all()
+
+
+def test_growing_spheres_with_the_datas_own_labels(compas_ann, factuals):
+    with warnings.catch_warnings(), seeded(0):  # it draws from the global generator
+        warnings.simplefilter("error", UserWarning)
+        result = rose_carla.Benchmark(compas_ann, GrowingSpheres(compas_ann, {}), factuals, FEW).run_benchmark()
+    assert result["Validity"].mean() == 1
+    assert result["Plausible_AIR"].mean() > 0.3  # it stops at the border
+
+
+def test_bad_options_and_labels_are_explained(compas_ann, factuals):
+    with pytest.raises(NoiseError, match="Unknown hyper-parameter 'varience': did you mean 'variance'"):
+        metrics.GaussianAIR(compas_ann, {"varience": 0.1})
+    with pytest.raises(NoiseError, match="Unknown hyper-parameter 'n_sample'"):
+        rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, {"n_sample": 10})
+    with pytest.raises(NoiseError, match="cannot know the time"):
+        metrics.RecourseTime(compas_ann)
+    with pytest.raises(NoiseError, match="Unknown hyper-parameter 'norm'"):
+        metrics.Proximity(compas_ann, {"norm": 2})
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    with pytest.raises(DataError, match="Row labels of the factuals occur twice"):
+        metrics.Proximity(compas_ann).get_evaluation(pd.concat([factuals, factuals]), ends)
+    with pytest.raises(DataError, match="lack the columns sex_Male"):
+        metrics.Proximity(compas_ann).get_evaluation(factuals, ends.drop(columns="sex_Male"))
+    with pytest.raises(DataError, match="Cannot tell which of 5 counterfactuals"):
+        metrics.Proximity(compas_ann).get_evaluation(factuals, ends.head(5).reset_index(drop=True))
+
+
+def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
+    class Never(Steps):
+        def get_counterfactuals(self, factuals):
+            raise AssertionError("the method ran")
+
+    for options in ({"n_sample": 3}, {"n_samples": 0}, {"n_samples": 1e2}, {"seed": -1}, {"variance": -1.0}):
+        with pytest.raises(NoiseError):
+            rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals, options)
+    with pytest.raises(DataError, match="occur twice"):
+        rose_carla.Benchmark(compas_ann, Never(compas_ann), pd.concat([factuals, factuals]))
+    with pytest.raises(DataError, match="no factuals"):
+        rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals.head(0))
+    for model in (None, "ann"):
+        with pytest.raises(ModelError, match="Expected a CARLA model"):
+            rose_carla.Benchmark(model, Never(compas_ann), factuals)
+    for method in (None, Never, "ROSE-one"):
+        with pytest.raises(PlanError, match="a recourse method that is made for a model"):
+            rose_carla.Benchmark(compas_ann, method, factuals)
+
+
+@pytest.mark.parametrize("given", ["numbers", "text"])
+def test_methods_that_change_their_factuals_are_judged_on_the_sound_ones(given, compas_ann, factuals):
+    class Spoils(Steps):
+        def get_counterfactuals(self, factuals):
+            ends = super().get_counterfactuals(factuals.astype(float))
+            factuals.drop(columns="age", inplace=True)
+            return ends
+
+    kept = factuals.copy()
+    people = factuals.astype(str) if given == "text" else factuals
+    ours = rose_carla.Benchmark(compas_ann, Spoils(compas_ann), people, FEW).run_benchmark()
+    expected = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW).run_benchmark()
+    timing = ["Average_Time", "Recourse_Time"]
+    pd.testing.assert_frame_equal(ours.drop(columns=timing), expected.drop(columns=timing))
+    pd.testing.assert_frame_equal(factuals, kept)
+
+
+def test_infinite_values_and_empty_results_count_as_not_found(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    ends.iloc[0, 0] = np.inf
+    assert metrics.Validity(compas_ann).get_evaluation(factuals, ends)["Validity"].tolist() == [0.0] + [1.0] * 11
+    nothing = metrics.Validity(compas_ann).get_evaluation(factuals, pd.DataFrame())
+    assert (nothing["Validity"] == 0).all()
+
+
+def test_plans_of_the_wrong_shape_are_refused(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    label = factuals.index[0]
+    change = (ends.loc[label] - factuals.loc[label, ends.columns]).to_numpy()
+    with pytest.raises(NoiseError, match=r"has shape \(7, 1\), expected \(k, 7\)"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": {label: change[:, None]}}).get_evaluation(factuals, ends)
+    with pytest.raises(NoiseError, match="has to be a mapping"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": [change]})
+
+
+def test_rows_dropped_and_renumbered_are_warned_about(compas_ann, factuals):
+    numbered = factuals.reset_index(drop=True)
+    ends = Steps(compas_ann).get_counterfactuals(numbered).iloc[[0, 2, 4]].reset_index(drop=True)
+    with pytest.warns(UserWarning, match="dropped rows and renumbered"):
+        metrics.Proximity(compas_ann).get_evaluation(numbered, ends)
+
+
+def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, factuals):
+    """Factuals labelled 3, 2, 1, 0: a method that renumbers returns 0, 1, 2, 3 in their order."""
+    backwards = factuals.head(4).set_axis([3, 2, 1, 0], axis=0)
+    ends = Steps(compas_ann).get_counterfactuals(backwards)
+    ends["age"] = [0.0, 0.1, 0.2, 0.3]
+    with pytest.warns(UserWarning, match="the same numbers in another order"):
+        aligned = metrics.align(backwards, ends.reset_index(drop=True), compas_ann.feature_input_order)
+    assert aligned.loc[3, "age"] == 0.0
+    assert aligned.loc[0, "age"] == 0.3
+
+
+def test_frames_that_cannot_be_judged_are_refused(compas_ann, factuals):
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    metric = metrics.Sparsity(compas_ann)
+    broken = factuals.copy()
+    broken.iloc[0, 0] = np.nan  # was counted as no change
+    with pytest.raises(DataError, match="factuals hold missing or infinite values"):
+        metric.get_evaluation(broken, ends)
+    for returned, message in (
+        (None, "counterfactuals as a DataFrame"),
+        (ends.to_numpy(), "counterfactuals as a DataFrame"),
+        (pd.concat([ends, ends], axis=1), "have columns twice"),
+        (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are no numbers"),
+    ):
+        with pytest.raises(DataError, match=message):
+            metric.get_evaluation(factuals, returned)
+    with pytest.raises(NoiseError, match="has to be a dictionary"):
+        metrics.Sparsity(compas_ann, 5)
+    with pytest.raises(NoiseError, match="have to be an array of numbers"):
+        metrics.AccAIR(compas_ann, {**FEW, "plans": {factuals.index[0]: "x"}}).get_evaluation(factuals, ends)

