@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
+from rose_carla._lib.text import one_line, printable_lines
 from rose_carla._lib.user_code import ExitError
 from rose_carla.errors import RoseCarlaError
 
@@ -75,7 +76,7 @@ def _code(run: Callable[[], int], stopped: str, last: bool) -> int:
         print(f"\n{words}" if sys.stderr.isatty() else words, file=sys.stderr)  # after the terminal's ^C
         return STOPPED
     except Exception as error:
-        print(_lines(traceback.format_exc().rstrip()), file=sys.stderr)
+        print(printable_lines(traceback.format_exc().rstrip()), file=sys.stderr)
         words = f"{type(error).__name__}: {error}"
         print(
             f"error: {one_line(words)}. This is no mistake of yours: please report it with what is above.",
@@ -182,25 +183,9 @@ def never_refuse(stream: TextIO, encoding: str | None = None) -> None:
             stream.reconfigure(encoding=encoding or stream.encoding, errors="backslashreplace")
 
 
-def visible(text: str) -> str:
-    """A text with signs for what would command a terminal, hide or turn round what is shown.
-
-    Examples
-    --------
-    >>> print(visible("\x1b[2J" + "naïve"))
-    \\x1b[2Jnaïve
-    """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
-def one_line(text: object) -> str:
-    """A text without line breaks, and without anything that would command a terminal."""
-    return visible(" ".join(str(text).split()))
-
-
 def show(text: str) -> None:
     """Print a result for people, in which nothing but line breaks commands a terminal."""
-    print(_lines(text))
+    print(printable_lines(text))
 
 
 def remark(text: object) -> None:
@@ -211,10 +196,6 @@ def remark(text: object) -> None:
 def tell_failed(text: object) -> None:
     """Tell people what failed while the rest went on."""
     print(f"failed: {one_line(text)}", file=sys.stderr)
-
-
-def _lines(text: str) -> str:
-    return "\n".join(map(visible, text.split("\n")))
 
 
 def _as_remark(message: object, category: object, filename: str, *further: Any, **named: Any) -> None:

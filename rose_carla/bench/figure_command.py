@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rose_carla import plots
-from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed, visible
+from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed
+from rose_carla._lib.text import printable
 from rose_carla.bench.figure_recipes import RECIPES
 from rose_carla.bench.layouts import Scope
 from rose_carla.bench.options import (
@@ -66,7 +67,7 @@ def _run(chosen: argparse.Namespace, scope: Scope) -> int:
     about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
     write_whole(chosen.out.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in made:
-        show(f"{visible(str(Path(chosen.out.typed) / name))}: {RECIPES[name].words}")
+        show(f"{printable(str(Path(chosen.out.typed) / name))}: {RECIPES[name].words}")
     for words in problems:
         tell_failed(words)
     return FAILED if problems else DONE

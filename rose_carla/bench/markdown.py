@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pandas as pd
-from rose_carla._lib.endings import one_line
+from rose_carla._lib.text import one_line
 from rose_carla.bench.measures import MEASURES, condition_words
 from rose_carla.bench.table import Column, Table, Value
 

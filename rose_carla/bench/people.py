@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from rose_carla._lib.spreadsheets import harmless_frame
+from rose_carla._lib.text import csv_safe_frame
 from rose_carla.bench.cells import Cell, Judgement
 from rose_carla.bench.runner import Finished
 
@@ -82,4 +82,4 @@ def errors(points: Iterable[Point], finished: Finished) -> dict[tuple[str, str, 
 
 def tidy_csv(frame: pd.DataFrame) -> str:
     """As CSV with six digits, more than any table prints and half the size, and without formulas."""
-    return str(harmless_frame(frame).replace({np.inf: np.nan}).to_csv(index=False, float_format="%.6g"))
+    return str(csv_safe_frame(frame).replace({np.inf: np.nan}).to_csv(index=False, float_format="%.6g"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import plots
-from rose_carla._lib.endings import visible
+from rose_carla._lib.text import printable
 from rose_carla.bench.comparison import claims, t_tests
 from rose_carla.bench.html import Page
 from rose_carla.bench.latex import latex
@@ -58,7 +58,7 @@ def write(
         The :func:`.comparison.claims` of the tables that are compared.
     """
     held = {table.name: claims(people) for table, people in parts if table.name in compared and not people.empty}
-    origin = f"Made by: {visible(provenance['command'])}\nrevision {provenance['revision']}, {provenance['started']}"
+    origin = f"Made by: {printable(provenance['command'])}\nrevision {provenance['revision']}, {provenance['started']}"
     page = Page(title)
     page.code(origin)
     if errors:
@@ -73,7 +73,7 @@ def write(
         if table.name in held:
             text += _compared(folder, table.name, people, held[table.name], page)
         about = escape(origin, quote=False)  # nothing in it ends the comment
-        head = f"<!-- {about} -->\n\n# {harmless(title)}\n\n```\n{visible(provenance['command'])}\n```\n\n"
+        head = f"<!-- {about} -->\n\n# {harmless(title)}\n\n```\n{printable(provenance['command'])}\n```\n\n"
         failed = "".join(f"- {harmless(words)}\n" for words in errors)
         write_whole(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
     page.heading("Where this comes from")

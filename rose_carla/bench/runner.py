@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rose_carla._lib.endings import one_line
+from rose_carla._lib.text import one_line
 from rose_carla.bench.backends import Backend, Job
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.store import Store, check_folder, file_name, write_whole

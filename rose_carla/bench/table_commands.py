@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import bench
-from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed, visible
+from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed
+from rose_carla._lib.text import printable
 from rose_carla.bench import layouts, report
 from rose_carla.bench.classifier_table import classifiers
 from rose_carla.bench.layouts import Plan
@@ -104,7 +105,7 @@ def _run(
         if table.name in held:
             show(_verdict(held[table.name]))
     show(
-        f"Written to {visible(str(chosen.out))}/ after {time.time() - started:.0f} s; of "
+        f"Written to {printable(str(chosen.out))}/ after {time.time() - started:.0f} s; of "
         f"{finished.n_reused + finished.n_run} cells {finished.n_reused} had been finished before."
     )
     for words in failed:

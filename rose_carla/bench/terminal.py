@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rose_carla._lib.endings import visible
+from rose_carla._lib.text import printable
 from rose_carla.bench.measures import condition_words
 from rose_carla.bench.table import Table
 
@@ -15,7 +15,7 @@ def shown(table: Table) -> str:
     blocks = {
         dataset: [
             [
-                visible(row.label),
+                printable(row.label),
                 *(f"{value.text}{'*' if value.best else ''}{'_' if value.best_robust else ''}" for value in row.values),
             ]
             for row in rows

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
-from rose_carla._lib.endings import DONE, FAILED, one_line, show
+from rose_carla._lib.endings import DONE, FAILED, show
+from rose_carla._lib.text import one_line
 from rose_carla.bench import sources
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 from pandas.api import types
-from rose_carla._lib.endings import DONE, FAILED, one_line, show, visible
+from rose_carla._lib.endings import DONE, FAILED, show
+from rose_carla._lib.text import one_line, printable
 from rose_carla.cli.data import BUILT_IN, DataChoice, Loaded, add_data_options, outcome, table
 from rose_carla.cli.parser import CommandError
 from rose_carla.cli.people import categories, plain, ranges
@@ -85,7 +86,7 @@ def _checked(choice: DataChoice) -> int:
     for column in map(str, frame.columns):
         role = "outcome" if column == choice.target else _role(frame, column, choice)
         lines.append([column, role, _values(frame[column], role), str(int(frame[column].isna().sum()) or "")])
-    show(f"{visible(choice.name)}: {len(frame):,} people, {len(frame.columns)} columns\n{aligned(lines, left=3)}")
+    show(f"{printable(choice.name)}: {len(frame):,} people, {len(frame.columns)} columns\n{aligned(lines, left=3)}")
     for words in problems:
         show(f"refused: {one_line(words)}")
     return FAILED

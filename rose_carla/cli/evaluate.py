@@ -25,8 +25,8 @@ import pandas as pd
 from rose_carla import models
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.endings import DONE, FAILED, one_line, remark, show, tell_failed
-from rose_carla._lib.spreadsheets import harmless, harmless_frame
+from rose_carla._lib.endings import DONE, FAILED, remark, show, tell_failed
+from rose_carla._lib.text import csv_safe, csv_safe_frame, one_line
 from rose_carla._lib.user_code import ends_nothing
 from rose_carla.bench.measures import MEASURES
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
@@ -103,7 +103,7 @@ def run(chosen: argparse.Namespace) -> int:
         _show(results, chosen.format)
     if per_person:
         with written(per_person) as file:
-            rows = harmless_frame(_people(results, labels))
+            rows = csv_safe_frame(_people(results, labels))
             frame_on_screen(rows, file).to_csv(file, index=False, lineterminator="\n")
     for name, words in failed.items():
         tell_failed(f"{name}: {words}")
@@ -193,7 +193,7 @@ def _show(results: dict[str, pd.DataFrame], form: str) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(["Method", "People", *METRICS])
         for name, frame in results.items():
-            label = on_screen(str(harmless(name)), sys.stdout)
+            label = on_screen(str(csv_safe(name)), sys.stdout)
             writer.writerow([label, len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
         return
     lines = [["", "People", *(MEASURES[metric].label for metric in METRICS)]]

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from rose_carla._lib.endings import visible
-from rose_carla._lib.spreadsheets import harmless
+from rose_carla._lib.text import csv_safe, printable
 from rose_carla.cli.people import plain
 from rose_carla.cli.streams import on_screen
 from rose_carla.rose.plan import Plan, Success
@@ -62,7 +61,7 @@ def write_csv(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
     if first:
         writer.writeheader()
     for row in _rows(answers):
-        writer.writerow({name: on_screen(str(harmless(cell)), file) for name, cell in row.items()})
+        writer.writerow({name: on_screen(str(csv_safe(cell)), file) for name, cell in row.items()})
 
 
 def _rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
@@ -105,7 +104,7 @@ def write_text(answers: Iterable[Answer], file: TextIO, first: bool) -> None:
             lines = [f"Person {answer.label}: refused, {answer.note}"]
         else:
             lines = [*answer.plan.lines(), *([f"  ({answer.note})"] if answer.note else [])]
-        print(*map(visible, lines), sep="\n", file=file)
+        print(*map(printable, lines), sep="\n", file=file)
 
 
 #: Formats by name; the last argument tells whether these are the first answers of a file.

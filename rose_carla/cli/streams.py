@@ -13,7 +13,8 @@ from typing import TextIO
 
 import pandas as pd
 from rose_carla._lib import files
-from rose_carla._lib.endings import never_refuse, visible
+from rose_carla._lib.endings import never_refuse
+from rose_carla._lib.text import printable
 from rose_carla._lib.user_code import ends_nothing
 from rose_carla.cli.parser import CommandError
 from rose_carla.errors import DataError
@@ -182,7 +183,7 @@ def printing_aside() -> Iterator[None]:
 
 def on_screen(text: str, file: TextIO) -> str:
     """A cell of a CSV file: a terminal gets signs for what would command it, a file the names as they are."""
-    return visible(text) if file.isatty() else text
+    return printable(text) if file.isatty() else text
 
 
 def frame_on_screen(frame: pd.DataFrame, file: TextIO) -> pd.DataFrame:
@@ -193,7 +194,7 @@ def frame_on_screen(frame: pd.DataFrame, file: TextIO) -> pd.DataFrame:
 
 def aligned(lines: list[list[str]], left: int = 1) -> str:
     """Lines of a small table under one another, the first ``left`` columns to the left, numbers to the right."""
-    lines = [[visible(text) for text in line] for line in lines]
+    lines = [[printable(text) for text in line] for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
 
     def padded(line: list[str]) -> str:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from rose_carla import models
 from carla.models.api import MLModel
-from rose_carla._lib.endings import DONE, remark, show, visible
+from rose_carla._lib.endings import DONE, remark, show
+from rose_carla._lib.text import printable
 from rose_carla.cli.classifier import add_model_option, check_name, classifier
 from rose_carla.cli.data import DataChoice, Loaded, add_data_options
 from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
@@ -76,14 +77,14 @@ def run(chosen: argparse.Namespace) -> int:
     test = loaded.data.df_test
     accuracy, usual = models.accuracy(model, test), test[loaded.data.target].mean()
     show(
-        f"classifier  {visible(kind)}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
+        f"classifier  {printable(kind)}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
         f"{fitted - start:.1f} s"
     )
     if accuracy <= max(usual, 1 - usual):
         remark("the classifier is no better than always predicting the more frequent outcome")
-    show(f"policy      {visible(name)}, trained in {trained - fitted:.1f} s")
+    show(f"policy      {printable(name)}, trained in {trained - fitted:.1f} s")
     show(f"plans       {reached(method, model, seed)}")
-    told = visible(str(chosen.out))
+    told = printable(str(chosen.out))
     show(f"written     {told}/policy.npz, {told}/train.json")
     return DONE
 
@@ -93,7 +94,9 @@ def about(choice: DataChoice, loaded: Loaded) -> str:
     data = loaded.data
     fixed = f"{len(data.immutables)} of them immutable" if data.immutables else "none of them immutable"
     favourable = f"{data.df[data.target].mean():.0%} with the favourable outcome"
-    return f"{visible(choice.name)}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
+    return (
+        f"{printable(choice.name)}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
+    )
 
 
 def reached(method: Sequential, model: MLModel, seed: int) -> str:

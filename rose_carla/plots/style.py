@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from rose_carla._lib.endings import visible
+from rose_carla._lib.text import printable
 from rose_carla.bench.store import write_whole
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
@@ -130,7 +130,7 @@ def literally(text: str) -> str:
     >>> print(literally("rent in $ a month, $ a year"))
     rent in \\$ a month, \\$ a year
     """
-    return visible(text).replace("$", r"\$")
+    return printable(text).replace("$", r"\$")
 
 
 def dataset_title(dataset: str, titles: Mapping[str, str] | None) -> str:

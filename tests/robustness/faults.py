@@ -20,7 +20,7 @@ import faults_files as files
 import faults_killed as killed
 import numpy as np
 from fault_trials import Came, NotTried, Trial
-from rose_carla._lib.endings import one_line
+from rose_carla._lib.text import one_line
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import torch
 from rose_carla import RoseOne, datasets, models
 from bad_files import BOMBS, ODD_ARRAYS, payloads
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
-from rose_carla._lib.spreadsheets import harmless, harmless_frame
+from rose_carla._lib.text import csv_safe, csv_safe_frame
 from rose_carla.bench import Judgement, Recourse, Setting, Store
 from rose_carla.bench.people import tidy_csv
 from rose_carla.cli import streams
@@ -282,27 +282,27 @@ def test_the_check_finds_formulas():
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_formulas_become_text_and_everything_else_stays(formula):
     out = io.StringIO()
-    csv.writer(out).writerow(["a", harmless(formula), harmless(f"x{formula}")])
+    csv.writer(out).writerow(["a", csv_safe(formula), csv_safe(f"x{formula}")])
     assert not formulas(out.getvalue())
-    assert harmless(formula).replace("'", "") == formula.replace("'", "").replace("\0", "")
-    assert harmless(harmless(formula)) == harmless(formula)
+    assert csv_safe(formula).replace("'", "") == formula.replace("'", "").replace("\0", "")
+    assert csv_safe(csv_safe(formula)) == csv_safe(formula)
 
 
 @pytest.mark.parametrize("cell", ["-1.5", "+3", "1e-7", "-.5", "", "a-b", "a=b", "x, =1", 3, -2.5, None, True, "−5"])
 def test_numbers_and_plain_text_stay_as_they_are(cell):
-    assert harmless(cell) is cell or harmless(cell) == cell
+    assert csv_safe(cell) is cell or csv_safe(cell) == cell
 
 
 def test_tables_hold_no_formulas():
     frame = pd.DataFrame({"=Method": ["=1+1", "GrSp"], "Mean": [-1.5, 2.0], "kind": pd.Categorical(["@x", "y"])})
     assert not formulas(tidy_csv(frame))
-    assert harmless_frame(frame)["Mean"].tolist() == [-1.5, 2.0]
+    assert csv_safe_frame(frame)["Mean"].tolist() == [-1.5, 2.0]
     assert list(frame) == ["=Method", "Mean", "kind"]
     odd = pd.DataFrame([["=1", 2.5, "x", "@y"], ["z", -1.0, "=2", "w"]], columns=["a", "a", 3, "=b"], index=[7, 7])
-    assert harmless_frame(odd).values.tolist() == [["'=1", 2.5, "x", "'@y"], ["z", -1.0, "'=2", "w"]]
-    assert list(harmless_frame(odd)) == ["a", "a", 3, "'=b"]
-    assert harmless_frame(odd).index.tolist() == [7, 7]
-    assert harmless_frame(odd[[]]).shape == (2, 0)
+    assert csv_safe_frame(odd).values.tolist() == [["'=1", 2.5, "x", "'@y"], ["z", -1.0, "'=2", "w"]]
+    assert list(csv_safe_frame(odd)) == ["a", "a", 3, "'=b"]
+    assert csv_safe_frame(odd).index.tolist() == [7, 7]
+    assert csv_safe_frame(odd[[]]).shape == (2, 0)
 
 
 def test_plans_and_judgements_of_hostile_people_hold_no_formulas(run, folder):  # noqa: F811
