@@ -1,7 +1,7 @@
 """ROSE: robust sequential recourse for CARLA.
 
-Importing this package makes ``import carla`` work on current Python, see :mod:`rose_carla.carla_compat`.
-Subpackages are loaded at first use.
+Importing this package makes ``import carla`` work on current Python, see :mod:`rose_carla.carla_compat`. CARLA, torch,
+pandas and the subpackages are loaded at first use.
 """
 
 from __future__ import annotations

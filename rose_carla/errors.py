@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-import numpy as np
-
 #: Names that are listed, characters of a value and of somebody else's message that are shown.
 _LISTED, _SHOWN, _SAID = 40, 80, 300
 
@@ -71,7 +69,7 @@ def short_repr(value: object) -> str:
         return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
     written = repr(value)
     plain = len(written) <= _SHOWN and "\n" not in written and " at 0x" not in written
-    array = hasattr(value, "dtype") and not isinstance(value, np.generic)
+    array = hasattr(value, "dtype") and getattr(value, "ndim", 0) > 0
     return written if plain and not array else f"a value of type {type(value).__name__}"
 
 

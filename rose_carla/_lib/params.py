@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from rose_carla.errors import PlanError, RoseCarlaError, short_repr, unknown_name
+from rose_carla.errors import DataError, PlanError, RoseCarlaError, short_repr, unknown_name
 
 Self = TypeVar("Self", bound="Hyperparameters")
 
+#: The largest seed that torch takes.
+LARGEST_SEED = 2**63 - 1
 #: Default of a field without one.
 REQUIRED: Any = dataclasses.MISSING
 #: CARLA's marker of an optional hyper-parameter.
@@ -63,7 +66,24 @@ def integer(default: int, *, ge: int = 1, le: int = 10**9) -> Any:
 
 def seed() -> Any:
     """Field for the seed of a generator, 0 by default, of at most 63 bits."""
-    return integer(0, ge=0, le=2**63 - 1)
+    return integer(0, ge=0, le=LARGEST_SEED)
+
+
+def check_seed(seed: object, error: type[RoseCarlaError] = DataError, le: int = LARGEST_SEED) -> int:
+    """Return a seed as an int.
+
+    Raises
+    ------
+    RoseCarlaError
+        The given ``error``, if it is not an integer from 0 to ``le``.
+    """
+    try:
+        value = operator.index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        value = -1
+    if not 0 <= value <= le:
+        raise error(f"seed must be an integer from 0 to {le}, got {short_repr(seed)}.")
+    return value
 
 
 def factor(default: str, *, names: tuple[str, ...]) -> Any:

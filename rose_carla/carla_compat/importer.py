@@ -1,4 +1,4 @@
-"""Import a package so that *its* modules, and nobody else's, see our views and stand-ins.
+"""Import a package so that only *its* modules see our views and stand-ins.
 
 Every Python module looks its built-in functions up in its own ``__builtins__``, and the ``import`` statement calls the
 ``__import__`` found there. The finder below gives each module of a scoped package a ``__builtins__`` whose
@@ -30,7 +30,8 @@ class Scope:
         Called with ``(importer, module)`` for each import that is not deferred.
     deferred
         Called with ``(name, wants_leaf)`` for each import whose top-level name is in ``deferred_names``;
-        ``wants_leaf`` tells ``from a.b import c`` (the module ``a.b``) from ``import a.b`` (the module ``a``).
+        ``wants_leaf`` is true for ``from a.b import c`` (the module ``a.b``), false for ``import a.b`` (the module
+        ``a``).
     deferred_names
         Top-level names of packages that ``deferred`` answers for.
     """
@@ -61,8 +62,8 @@ class Scope:
         return self.substitute(importer, module)
 
 
-class _ScopedLoader(Loader):
-    """The loader found by Python, run with the scope's built-ins."""
+class ScopedLoader(Loader):
+    """Run the loader found by Python with the scope's built-ins."""
 
     def __init__(self, loader: Loader, scope: Scope) -> None:
         self.loader = loader
@@ -80,8 +81,22 @@ class _ScopedLoader(Loader):
         self.loader.exec_module(module)
 
 
-class _ScopedFinder(MetaPathFinder):
-    """Finds the modules of ``package`` where Python would, and wraps their loaders."""
+class WrappingFinder(MetaPathFinder):
+    """Base class of finders that wrap what other finders return."""
+
+    def find_elsewhere(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module as Python would without the finders of this package."""
+        for finder in sys.meta_path:
+            spec = None if isinstance(finder, WrappingFinder) else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+
+class _ScopedFinder(WrappingFinder):
+    """Bind the modules of ``package`` to ``scope``."""
 
     def __init__(self, package: str, scope: Scope) -> None:
         self.package = package
@@ -92,18 +107,15 @@ class _ScopedFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname.partition(".")[0] != self.package:
             return None
-        for finder in sys.meta_path:
-            spec = None if isinstance(finder, _ScopedFinder) else finder.find_spec(fullname, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _ScopedLoader(spec.loader, self.scope)
-                return spec
-        return None
+        spec = self.find_elsewhere(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = ScopedLoader(spec.loader, self.scope)
+        return spec
 
 
 @contextlib.contextmanager
 def scoped_import(package: str, scope: Scope) -> Iterator[None]:
-    """Within the context, modules of ``package`` that get imported are bound to ``scope`` for good."""
+    """Bind modules of ``package`` that are imported within the context to ``scope``, permanently."""
     finder = _ScopedFinder(package, scope)
     sys.meta_path.insert(0, finder)
     try:

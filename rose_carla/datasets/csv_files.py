@@ -23,7 +23,8 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
     """A data set from a CSV file; ``options`` as in :func:`from_frame`, ``name`` defaults to the file's."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise DataError(
-            f"Expected the path of a CSV file, got {short_repr(path)}: read anything else with pandas and use from_frame."
+            f"Expected the path of a CSV file, got {short_repr(path)}: read anything else with pandas and use "
+            "datasets.from_frame."
         )
     called = os.fspath(path)
     name, end = os.path.splitext(os.path.basename(called))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
+from rose_carla._lib.params import check_seed
 from rose_carla.datasets.categories import as_text, check_text, originals, restored
 from rose_carla.datasets.encoding import check_encoded, nearest_valid
 from rose_carla.datasets.labels import check_labels
@@ -19,7 +20,7 @@ from sklearn.model_selection import train_test_split
 
 #: The paper's data sets go by these: how their negative instances are selected depends on it.
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
-#: Of a split: scikit-learn takes no larger one.
+#: The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
 
 
@@ -65,17 +66,16 @@ class Dataset(DataCatalog):
         self._raw = raw
         self._whole = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
         self.test_size = test_size
-        self.seed = seed
-        _check_seed(seed)
+        self.seed = check_seed(seed, DataError, LARGEST_SEED)
         rows = np.arange(len(raw))
         try:
             train, test = train_test_split(
-                rows, test_size=test_size, random_state=seed, stratify=raw[schema.target].to_numpy()
+                rows, test_size=test_size, random_state=self.seed, stratify=raw[schema.target].to_numpy()
             )
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: {error_text(error)} "
-                "Each outcome needs at least one row on either side."
+                f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: "
+                f"{error_text(error)} Each outcome needs at least one row on either side."
             ) from error
         # CARLA drops no index, so a row keeps its label through splits, factuals and counterfactuals.
         scaling = "MinMax" if schema.continuous else "Identity"
@@ -236,11 +236,6 @@ def from_frame(
     check_encoded_names(table, schema)
     no_text = {feature: found for feature, found in values.items() if found is not None}
     return Dataset(table, schema, test_size=test_size, seed=seed, originals=no_text)
-
-
-def _check_seed(seed: Any) -> None:
-    if not isinstance(seed, int | np.integer) or not 0 <= seed <= LARGEST_SEED:
-        raise DataError(f"seed has to be a whole number from 0 to {LARGEST_SEED}, got {short_repr(seed)}.")
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:

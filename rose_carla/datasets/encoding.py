@@ -113,7 +113,7 @@ def check_encoded(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
         odd = np.flatnonzero(np.isnan(encoded[:, position]) & ~is_missing(some[column]))
         if len(odd):
             raise DataError(
-                f"Encoded rows have to be real numbers, but {column!r} is {short_repr(some[column].iloc[odd[0]])} in row "
+                f"Encoded rows must be real numbers, but {column!r} is {short_repr(some[column].iloc[odd[0]])} in row "
                 f"{short_repr(some.index[odd[0]])}."
             )
     return encoded

@@ -32,8 +32,8 @@ def check_favourable_is_one(model: object, favourable: object) -> None:
     """Refuse another favourable outcome than 1 for a model that names no classes."""
     if not isinstance(favourable, (numbers.Real, np.bool_)) or favourable != 1:
         raise ModelError(
-            f"{type(model).__name__} names no classes, so favourable={short_repr(favourable)} cannot be told apart: train "
-            "it on outcomes of which 1 is the favourable one."
+            f"{type(model).__name__} names no classes, so favourable={short_repr(favourable)} is unknown: train it "
+            "on outcomes of which 1 is the favourable one."
         )
 
 

@@ -56,8 +56,8 @@ def _check_objective(booster: Any) -> None:
         raise ModelError(f"The Booster does not tell what it was trained for: {error_text(error)}") from error
     if objective not in OBJECTIVES:
         raise ModelError(
-            f"The Booster was trained for {short_repr(objective)}, so it predicts no probabilities of two outcomes: train "
-            "it with objective 'binary:logistic', or wrap an XGBClassifier."
+            f"The Booster was trained for {short_repr(objective)}, so it does not predict probabilities: train it "
+            "with objective 'binary:logistic', or wrap an XGBClassifier."
         )
 
 

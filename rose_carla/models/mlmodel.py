@@ -74,8 +74,8 @@ class EncodedModel(MLModel):
                 x = np.require(as_floats(x), requirements="W") if isinstance(x, pd.DataFrame) else as_floats(x)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ModelError(
-                    f"The rows for the classifier hold values that are no numbers ({error_text(error)[:-1]}): pass encoded "
-                    "rows, for instance data.transform(raw_rows)."
+                    f"The rows for the classifier hold values that are not numbers ({error_text(error)[:-1]}): pass "
+                    "encoded rows, for instance data.transform(raw_rows)."
                 ) from error
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):
             raise ModelError(

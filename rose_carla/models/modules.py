@@ -59,8 +59,8 @@ def wrap_module(
             values = module(torch.tensor(known, dtype=parameter.dtype).to(parameter.device))
     except Exception as error:  # whatever a module may raise, the caller should know what was tried
         raise ModelError(
-            f"The torch module does not take rows of {len(order)} features ({error_text(error)[:-1]}): give its columns in "
-            "feature_order=[...]."
+            f"The torch module does not take rows of {len(order)} features ({error_text(error)[:-1]}): give its "
+            "columns in feature_order=[...]."
         ) from error
     _check_values(values, len(known))
     return TorchModel(data, TwoProbabilities(module, output or _kind_of(module, values.cpu())), order)

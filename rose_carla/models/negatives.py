@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
+from rose_carla._lib.params import check_seed
 from rose_carla.errors import DataError, short_repr, unknown_name
 from rose_carla.models.contract import check_data, feature_order
 from rose_carla.models.outcome import probabilities
@@ -69,6 +70,7 @@ def negative_instances(
         raise DataError(unknown_name("split", split, frames))
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
         raise DataError(f"limit has to be a whole number of at least 1, got {short_repr(limit)}.")
+    seed = check_seed(seed)
     rows = getattr(data, frames[split])
     missing = [column for column in order if column not in rows.columns]
     if missing:
@@ -78,13 +80,6 @@ def negative_instances(
     if negative.empty:
         raise DataError(f"The classifier turns nobody down among {len(rows)} rows of the {split} split.")
     if limit is not None and limit < len(negative):
-        chosen = _generator(seed).choice(len(negative), size=limit, replace=False)
+        chosen = np.random.default_rng(seed).choice(len(negative), size=limit, replace=False)
         negative = negative.iloc[np.sort(chosen)]
     return negative
-
-
-def _generator(seed: int) -> np.random.Generator:
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise DataError(f"seed has to be a whole number of at least 0, got {short_repr(seed)}.") from None

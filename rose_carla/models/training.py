@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import math
 import numbers
-import operator
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pandas as pd
 import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
-from rose_carla._lib.params import REQUIRED, Hyperparameters, integer, integers, number
+from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
 from rose_carla.datasets.dataset import RESERVED_NAMES
 from rose_carla.errors import DataError, ModelError, error_text, short_repr, unknown_name
 from rose_carla.models import cache
@@ -33,8 +32,6 @@ _STEPS = {"ann": 500, "linear": 5000}
 _SMALL_BATCH, _LARGE = 50, 10_000
 #: Rows that a trained classifier has to have an answer for.
 _TRIED = 1000
-#: Seeds that torch takes are below that, and negative ones above its negative.
-_SEEDS = 2**63
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ def train(
     (3, 2)
     """
     check_data(data)
-    seed = _seed(seed)
+    seed = check_seed(seed, ModelError)
     usual = default_settings(kind, data)
     settings = usual if settings is None else settings
     if not isinstance(settings, TrainingSettings):
@@ -203,16 +200,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _seed(seed: object) -> int:
-    try:
-        whole_number = operator.index(seed)  # type: ignore[arg-type]
-    except TypeError:
-        raise ModelError(f"seed has to be a whole number, got {short_repr(seed)}.") from None
-    if not -_SEEDS <= whole_number < _SEEDS:
-        raise ModelError(f"seed has to fit into 64 bits, got {short_repr(seed)}.")
-    return whole_number
 
 
 def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, seed: int, progress: bool) -> Network:

@@ -43,10 +43,57 @@ def run(warm_python):
     return run
 
 
+def test_import_is_lazy():
+    out = output("""
+        import sys
+        import rose_carla, rose_carla.cli
+        print([name for name in ("torch", "carla", "pandas", "numpy", "sklearn") if name in sys.modules])
+    """)
+    assert out == "[]\n"
+
+
+def test_finding_carla_does_not_import_it():
+    out = output("""
+        import importlib.util, sys
+        import rose_carla
+        print(importlib.util.find_spec("carla").name, "carla" in sys.modules, "torch" in sys.modules)
+    """)
+    assert out == "carla False False\n"
+
+
+def test_carla_imported_first_runs_natively(tmp_path):
+    (tmp_path / "carla.py").write_text("import math\n")
+    out = output(f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import carla
+        finders = list(sys.meta_path)
+        import rose_carla
+        print(sys.meta_path == finders, carla.__builtins__ is __builtins__.__dict__)
+    """)
+    assert out == "True True\n"
+
+
+def test_failed_import_of_carla_can_be_repeated():
+    out = output("""
+        import sys
+        import rose_carla
+        sys.modules["pkgutil"] = sys.modules["yaml"] = None
+        try:
+            import carla
+        except ImportError:
+            print("carla" in sys.modules)
+        del sys.modules["pkgutil"], sys.modules["yaml"]
+        import carla
+        print(carla.Benchmark.__module__)
+    """)
+    assert out == "False\ncarla.evaluation.benchmark\n"
+
+
 @pytest.fixture(scope="module")
 def imported():
     """What differs before and after the import, and which packages came with it."""
-    told = output("""
+    out = output("""
         import builtins, collections, json, logging, os, random, sys
         import numpy as np, pandas as pd, torch
         logging.basicConfig(level=logging.ERROR)
@@ -66,7 +113,7 @@ def imported():
         changed = [name for name in before if before[name] != after[name]]
         print(json.dumps({"changed": changed, "packages": list(sys.modules)}))
     """)
-    return json.loads(told)
+    return json.loads(out)
 
 
 def test_import_leaves_everything_else_alone(imported):
@@ -145,11 +192,12 @@ def test_a_missing_package_names_its_extra(missing, use, extra, run):
 def test_without_carla_the_message_says_how_to_install_it(warm_python):
     out = output(
         """
-        import importlib.util
-        find = importlib.util.find_spec
-        importlib.util.find_spec = lambda name, *a: None if name == "carla" else find(name, *a)
+        from importlib.machinery import PathFinder
+        find = PathFinder.find_spec
+        PathFinder.find_spec = lambda name, *a: None if name == "carla" else find(name, *a)
+        import rose_carla
         try:
-            import rose_carla
+            from rose_carla import datasets
         except ImportError as error:
             print(error)
         """,

@@ -350,7 +350,7 @@ def test_names_that_are_no_unicode_are_refused():
 
 @pytest.mark.parametrize("seed", [2**32, -1, 1.5, "1", None])
 def test_seeds_that_cannot_be_are_refused(seed):
-    with pytest.raises(DataError, match="seed has to be a whole number from 0 to 4294967295"):
+    with pytest.raises(DataError, match="seed must be an integer from 0 to 4294967295"):
         datasets.from_frame(people(), "loan", name="x", favourable="yes", seed=seed)
 
 

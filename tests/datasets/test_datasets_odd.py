@@ -165,7 +165,7 @@ def test_sparse_tables_are_those_tables(roles):
         ({"all_actionable": "no"}, "all_actionable has to be True or False, got 'no'"),
         ({"test_size": [0.2]}, "Cannot split"),
         ({"test_size": np.array([0.2, 0.3])}, "Cannot split"),
-        ({"seed": [1]}, "seed has to be a whole number"),
+        ({"seed": [1]}, "seed must be an integer"),
     ],
 )
 def test_arguments_of_load_that_are_refused(arguments, message):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 from rose_carla import RoseOne
-from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers
+from rose_carla._lib.params import Hyperparameters, check_seed, flag, integer, mapping, number, numbers
 from rose_carla.errors import NoiseError, PlanError, RoseCarlaError
 from rose_carla.rose import RoseSettings
 
@@ -210,3 +210,13 @@ def test_odd_options_of_rose_are_refused_before_anything_is_computed(compas_line
 
 def test_a_number_in_an_array_without_dimensions_is_a_number():
     assert RoseSettings.from_mapping({"variance": np.array(0.5), "seed": np.array(2**62)}).variance == 0.5
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.5, "1", None, [1]])
+def test_invalid_seed_is_rejected(seed):
+    with pytest.raises(NoiseError, match="seed must be an integer from 0 to 9223372036854775807, got "):
+        check_seed(seed, NoiseError)
+
+
+def test_numpy_seed_becomes_int():
+    assert type(check_seed(np.int64(3))) is int

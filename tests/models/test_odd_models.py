@@ -174,7 +174,7 @@ def test_rows_that_are_no_numbers_are_refused(compas_linear, people, kind):
     for rows in (odd, odd.to_numpy(), odd.to_numpy().tolist()):
         if isinstance(rows, list) and kind in ("days", "durations"):
             continue  # numpy writes these as whole numbers
-        with pytest.raises(ModelError, match="rows for the classifier hold values that are no numbers"):
+        with pytest.raises(ModelError, match="rows for the classifier hold values that are not numbers"):
             compas_linear.predict_proba(rows)
         with pytest.raises(ModelError, match="no numbers"):
             models.probability(compas_linear)(rows)
@@ -274,9 +274,9 @@ def test_odd_orders_of_features_are_refused(compas, compas_linear, people, kind)
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"seed": -1}, DataError, "seed has to be a whole number of at least 0, got -1"),
-        ({"seed": "x"}, DataError, "seed has to be a whole number of at least 0, got 'x'"),
-        ({"seed": 1.5}, DataError, "seed has to be a whole number of at least 0, got 1.5"),
+        ({"seed": -1}, DataError, "seed must be an integer from 0 to .*, got -1"),
+        ({"seed": "x"}, DataError, "seed must be an integer from 0 to .*, got 'x'"),
+        ({"seed": 1.5}, DataError, "seed must be an integer from 0 to .*, got 1.5"),
         ({"limit": True}, DataError, "limit has to be a whole number of at least 1, got True"),
         ({"limit": "x"}, DataError, "limit has to be a whole number of at least 1, got 'x'"),
         ({"split": ["all"]}, DataError, r"Unknown split \['all'\]"),
