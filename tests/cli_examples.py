@@ -17,7 +17,7 @@ from rose_carla.cli import main
 ROLES = [
     "--target", "loan", "--favourable", "granted", "--immutable", "age", "--categorical", "home", "zone", "vip",
 ]  # fmt: skip
-SMALL = ["--set", 'ppo={"n_updates": 4, "n_environments": 64}', "--model", "linear"]
+SMALL = ["--set", 'ppo={"n_updates": 4, "n_envs": 64}', "--model", "linear"]
 MODULE = """
 import os, signal, time
 from fake_methods import Liked

@@ -6,7 +6,7 @@ from rose_carla import baselines
 from carla.models.api import MLModel
 
 TINY = {
-    "ppo": {"n_updates": 2, "n_environments": 8, "n_steps": 4, "n_epochs": 1, "hidden": 8, "batch_size": 16},
+    "ppo": {"n_updates": 2, "n_envs": 8, "n_steps": 4, "n_epochs": 1, "hidden": 8, "batch_size": 16},
     "max_actions": 6,
     "action_unit": 0.1,
 }

@@ -63,10 +63,10 @@ class GridWorld:
     def masks(self, cells):
         return self._next[[self._numbers[cell] for cell in cells]] >= 0
 
-    def reset(self, n_environments, rng):
+    def reset(self, n_envs, rng):
         self._rng = rng
-        self._at = self._draw_starts(n_environments)
-        self._taken = np.zeros(n_environments, dtype=int)
+        self._at = self._draw_starts(n_envs)
+        self._taken = np.zeros(n_envs, dtype=int)
         return self._points[self._at]
 
     def mask(self):

@@ -40,7 +40,7 @@ class FastARSettings(SequentialSettings):
             "constant_reward": 100.0,
             "max_actions": 50,
             "density_weight": 0.1,
-            "ppo": {"gae_lambda": 0.95, "clip": 0.2, "n_epochs": 4, "entropy": 0.01, "value_weight": 0.5},
+            "ppo": {"gae_lambda": 0.95, "clip_range": 0.2, "n_epochs": 4, "ent_coef": 0.01, "vf_coef": 0.5},
         },
     }
 
@@ -94,7 +94,7 @@ class FastAR(Sequential):
         return Deadline(self.settings.timeout)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
-        return [(self.task.robustness, {"entropy": 0.01, "max_seconds": max(self.settings.timeout, 1e-9)})]
+        return [(self.task.robustness, {"ent_coef": 0.01, "max_seconds": max(self.settings.timeout, 1e-9)})]
 
     def _no_plan(self, rate: float) -> str:
         s = self.settings

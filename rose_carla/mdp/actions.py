@@ -86,12 +86,10 @@ class ActionSpace:
         if not 0 < action_unit <= 1:
             raise PlanError(f"action_unit has to be above 0 and at most 1, got {action_unit}.")
         if not all(isinstance(size, (int, np.integer)) and 1 <= size <= _MOST_UNITS for size in multiples):
-            raise PlanError(
-                f"multiples have to be whole numbers of at least 1, at most {_MOST_UNITS:,}, got {short_repr(multiples)}."
-            )
+            raise PlanError(f"multiples must be integers from 1 to {_MOST_UNITS:,}, got {short_repr(multiples)}.")
         sizes = sorted(set(multiples))
         if not sizes:
-            raise PlanError("multiples have to be whole numbers of at least 1, got none.")
+            raise PlanError("multiples must be integers of at least 1, got none.")
         self.features = tuple(features)
         self.width = width
         self.action_unit = action_unit

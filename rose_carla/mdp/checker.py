@@ -25,7 +25,7 @@ _KIND_NAMES = {"f": "floating point", "b": "bool"}
 _CLOSE = 1e-9
 
 
-def check_mdp(mdp: VectorMDP, n_environments: int = 8, n_steps: int = 50, seed: int = 0) -> None:
+def check_mdp(mdp: VectorMDP, n_envs: int = 8, n_steps: int = 50, seed: int = 0) -> None:
     """Walk at random through ``mdp``, twice, and look whether all that it says fits together.
 
     Looked at are shapes, types and ranges of everything handed out; that there is always something to do; that episodes
@@ -37,7 +37,7 @@ def check_mdp(mdp: VectorMDP, n_environments: int = 8, n_steps: int = 50, seed: 
     ----------
     mdp
         Anything with the attributes and methods of :class:`VectorMDP`. It is started anew.
-    n_environments, n_steps
+    n_envs, n_steps
         Size of the walk. What is wrong in rare states only takes a long one to be found.
     seed
         Of the MDP's randomness and of the actions.
@@ -53,19 +53,19 @@ def check_mdp(mdp: VectorMDP, n_environments: int = 8, n_steps: int = 50, seed: 
     >>> actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.25)
     >>> check_mdp(RecourseMDP(actions, lambda states: states[:, 0], np.array([[0.0], [0.25]]), Precise()))
     """
-    for name, number in (("n_environments", n_environments), ("n_steps", n_steps)):
+    for name, number in (("n_envs", n_envs), ("n_steps", n_steps)):
         if not _whole(number):
             raise PlanError(f"{name} has to be a whole number of at least 1, got {number!r}.")
     _check_attributes(mdp)
     first = _Record()
-    actions = _walk(mdp, n_environments, n_steps, seed, first, None)
+    actions = _walk(mdp, n_envs, n_steps, seed, first, None)
     first.check_untouched()
-    _walk(mdp, n_environments, n_steps, seed, _Record(first.copies), actions)
+    _walk(mdp, n_envs, n_steps, seed, _Record(first.copies), actions)
 
 
 def _walk(
     mdp: VectorMDP,
-    n_environments: int,
+    n_envs: int,
     n_steps: int,
     seed: int,
     record: _Record,
@@ -73,14 +73,14 @@ def _walk(
 ) -> list[np.ndarray]:
     """Start and step, checking as we go; random possible actions, or those of ``replay``. Returns the actions."""
     chooser = np.random.default_rng([seed, 1])
-    observations = mdp.reset(n_environments, np.random.default_rng(seed))
-    _check_array("reset()", observations, (n_environments, mdp.width), "f")
+    observations = mdp.reset(n_envs, np.random.default_rng(seed))
+    _check_array("reset()", observations, (n_envs, mdp.width), "f")
     record.keep("the observations of reset()", observations)
-    watch = _RecourseWatch(mdp, n_environments) if isinstance(mdp, RecourseMDP) else None
+    watch = _RecourseWatch(mdp, n_envs) if isinstance(mdp, RecourseMDP) else None
     taken = []
     for number in range(n_steps):
         mask = mdp.mask()
-        _check_mask(mask, n_environments, mdp.n_actions)
+        _check_mask(mask, n_envs, mdp.n_actions)
         record.keep(f"the mask before step {number}", mask)
         chosen = np.where(mask, chooser.random(mask.shape), -1.0).argmax(axis=1) if replay is None else replay[number]
         given = chosen.copy()
@@ -89,7 +89,7 @@ def _walk(
         step = mdp.step(given)
         if not np.array_equal(given, chosen):
             raise PlanError("step() changes the actions it is given: work on a copy of them.")
-        _check_step(step, n_environments, mdp.width)
+        _check_step(step, n_envs, mdp.width)
         if watch is not None:
             watch.after(chosen, step)
         for name in _KINDS:
@@ -135,9 +135,9 @@ class _Record:
 class _RecourseWatch:
     """What holds in a :class:`RecourseMDP` beyond the protocol."""
 
-    def __init__(self, mdp: RecourseMDP, n_environments: int) -> None:
+    def __init__(self, mdp: RecourseMDP, n_envs: int) -> None:
         self.mdp = mdp
-        self.lengths = np.zeros(n_environments, dtype=int)
+        self.lengths = np.zeros(n_envs, dtype=int)
         self.fixed = mdp.actions.membership.sum(axis=1) == 0
 
     def before(self) -> None:
@@ -191,8 +191,8 @@ def _check_attributes(mdp: VectorMDP) -> None:
             raise PlanError(f"The method {name}() is missing: write it as rose_carla.mdp.VectorMDP describes it.")
 
 
-def _check_mask(mask: np.ndarray, n_environments: int, n_actions: int) -> None:
-    _check_array("mask()", mask, (n_environments, n_actions), "b")
+def _check_mask(mask: np.ndarray, n_envs: int, n_actions: int) -> None:
+    _check_array("mask()", mask, (n_envs, n_actions), "b")
     if not mask.any(axis=1).all():
         raise PlanError(
             f"In environment {np.flatnonzero(~mask.any(axis=1))[0]} no action is possible: end the episode in step() "
@@ -200,11 +200,11 @@ def _check_mask(mask: np.ndarray, n_environments: int, n_actions: int) -> None:
         )
 
 
-def _check_step(step: Step, n_environments: int, width: int) -> None:
+def _check_step(step: Step, n_envs: int, width: int) -> None:
     if not isinstance(step, Step):
         raise PlanError(f"step() returned {type(step).__name__}: return a rose_carla.mdp.Step.")
     for name, kind in _KINDS.items():
-        shape = (n_environments, width) if name in ("observations", "finals") else (n_environments,)
+        shape = (n_envs, width) if name in ("observations", "finals") else (n_envs,)
         _check_array(f"{name} of step()", getattr(step, name), shape, kind)
     if (step.sizes < 0).any():
         raise PlanError(f"sizes of step() are as low as {step.sizes.min():g}: the size of an action is 0 or more.")

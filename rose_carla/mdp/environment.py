@@ -56,8 +56,8 @@ class VectorMDP(Protocol):
     width: int
     n_actions: int
 
-    def reset(self, n_environments: int, rng: np.random.Generator) -> np.ndarray:
-        """Start ``n_environments``; all their randomness comes from ``rng``. Observations (n, width)."""
+    def reset(self, n_envs: int, rng: np.random.Generator) -> np.ndarray:
+        """Start ``n_envs``; all their randomness comes from ``rng``. Observations (n, width)."""
 
     def mask(self) -> np.ndarray:
         """Which actions are possible now, (n, n_actions)."""
@@ -135,13 +135,13 @@ class RecourseMDP:
         self.width = actions.width
         self.n_actions = actions.n
 
-    def reset(self, n_environments: int, rng: np.random.Generator) -> np.ndarray:
-        """Start ``n_environments`` in random states of ``starts``."""
+    def reset(self, n_envs: int, rng: np.random.Generator) -> np.ndarray:
+        """Start ``n_envs`` in random states of ``starts``."""
         self._rng = rng
-        self._states = np.empty((n_environments, self.width))
-        self._crowds = np.empty((n_environments, self.robustness.crowd_size, self.width))
-        self._taken = np.zeros(n_environments, dtype=np.int64)
-        self._restart(np.ones(n_environments, dtype=bool))
+        self._states = np.empty((n_envs, self.width))
+        self._crowds = np.empty((n_envs, self.robustness.crowd_size, self.width))
+        self._taken = np.zeros(n_envs, dtype=np.int64)
+        self._restart(np.ones(n_envs, dtype=bool))
         return self._observations()
 
     @property

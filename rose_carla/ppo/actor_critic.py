@@ -1,4 +1,4 @@
-"""Actor and critic: which action to take in a state, and what the state is worth."""
+"""Actor and critic: the policy and the value function."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import nn
 
-#: Logit of an action that is not possible: its probability is exactly 0 in single precision, its entropy too.
-_IMPOSSIBLE = -1e8
+#: Logit of a masked action: its probability and its part in the entropy are exactly 0 in single precision.
+_MASKED = -1e8
 
 
 class ActorCritic(nn.Module):
-    """Two fully connected networks with two hidden layers each, a policy over numbered actions and a value.
+    """Policy over numbered actions and value function: two networks with two hidden layers each.
 
     Parameters
     ----------
     width
-        Numbers in an observation.
+        Size of an observation.
     n_actions
         Number of actions.
     hidden
         Width of the hidden layers.
     generator
-        Source of the initial weights; without one they are zero, to be loaded over.
+        Generator of the initial weights; without one they are zero, to be replaced by loaded ones.
 
     Examples
     --------
@@ -41,35 +41,36 @@ class ActorCritic(nn.Module):
         self.critic = _layers(width, hidden, 1, 1.0, generator)
 
     def log_probabilities(self, observations: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Log of the probability of each action, (b, n_actions); what the mask forbids has probability 0."""
-        logits = self.actor(_centred(observations))
-        return torch.log_softmax(logits.masked_fill(~mask, _IMPOSSIBLE), dim=-1)
+        """Return the log-probability of each action, (b, n_actions); masked actions have probability 0."""
+        logits = self.actor(_centre(observations))
+        # Invalid action masking
+        return torch.log_softmax(logits.masked_fill(~mask, _MASKED), dim=-1)
 
     def values(self, observations: torch.Tensor) -> torch.Tensor:
-        """Expected discounted return from each observation, (b,)."""
-        return self.critic(_centred(observations)).squeeze(-1)
+        """Return the expected discounted return from each observation, (b,)."""
+        return self.critic(_centre(observations)).squeeze(-1)
 
-    def preferences(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """:meth:`log_probabilities` from and to arrays."""
+    def predict_log_probabilities(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return :meth:`log_probabilities` of numpy arrays, without gradients."""
         with torch.no_grad():
             return self.log_probabilities(_tensor(observations), torch.from_numpy(mask)).numpy()
 
-    def worth(self, observations: np.ndarray) -> np.ndarray:
-        """:meth:`values` from and to arrays."""
+    def predict_values(self, observations: np.ndarray) -> np.ndarray:
+        """Return :meth:`values` of a numpy array, without gradients."""
         with torch.no_grad():
             return self.values(_tensor(observations)).numpy()
 
     def greedy(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The most probable possible action of each observation, (b,)."""
-        return self.preferences(observations, mask).argmax(axis=1)
+        """Return the most probable action of each observation, (b,)."""
+        return self.predict_log_probabilities(observations, mask).argmax(axis=1)
 
 
 def _tensor(observations: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.asarray(observations, dtype=np.float32))
 
 
-def _centred(observations: torch.Tensor) -> torch.Tensor:
-    """Features are in [0, 1]; networks learn faster around 0."""
+def _centre(observations: torch.Tensor) -> torch.Tensor:
+    """Map [0, 1] to [-1, 1], where networks learn faster."""
     return 2.0 * observations - 1.0
 
 
@@ -84,15 +85,16 @@ def _layers(inputs: int, hidden: int, outputs: int, gain: float, generator: torc
         if generator is None:
             nn.init.zeros_(layer.weight)
         else:
-            _orthogonal(layer.weight, scale, generator)
+            # Orthogonal initialisation
+            _orthogonal_(layer.weight, scale, generator)
         nn.init.zeros_(layer.bias)
         layers += [layer, nn.Tanh()]
     return nn.Sequential(*layers[:-1])
 
 
 @torch.no_grad()
-def _orthogonal(weight: torch.Tensor, gain: float, generator: torch.Generator) -> None:
-    """``nn.init.orthogonal_``, which takes no generator before torch 2.3."""
+def _orthogonal_(weight: torch.Tensor, gain: float, generator: torch.Generator) -> None:
+    """Fill ``weight`` like ``nn.init.orthogonal_``, which accepts a generator only from torch 2.3 on."""
     normal = torch.empty_like(weight).normal_(generator=generator)
     tall = normal if len(normal) >= normal.shape[1] else normal.T
     q, r = torch.linalg.qr(tall)

@@ -1,4 +1,4 @@
-"""What the learner is told, and what it tells."""
+"""Hyper-parameters of PPO, and the log of its training. Names are those of Stable-Baselines3 and CleanRL."""
 
 from __future__ import annotations
 
@@ -9,74 +9,72 @@ from rose_carla._lib.params import Hyperparameters, integer, number
 
 @dataclass(frozen=True)
 class PPOSettings(Hyperparameters):
-    """Hyper-parameters of the learner."""
+    """Hyper-parameters of PPO."""
 
-    #: Environments that advance together.
-    n_environments: int = integer(128, le=10**5)
-    #: Actions in each environment between two updates.
+    #: Number of parallel environments.
+    n_envs: int = integer(128, le=10**5)
+    #: Steps in each environment per update.
     n_steps: int = integer(32, le=10**5)
-    #: Most updates; training ends earlier when it has converged.
+    #: Maximum number of updates.
     n_updates: int = integer(60)
-    #: Most seconds; training ends earlier when it has converged.
+    #: Time limit in seconds.
     max_seconds: float = number(1e6, gt=0)
-    #: Passes over the collected steps in an update.
+    #: Passes over a rollout per update.
     n_epochs: int = integer(4)
-    #: Steps to a gradient.
+    #: Minibatch size.
     batch_size: int = integer(1024)
-    #: Step size of Adam at the start; falls linearly.
+    #: Initial learning rate of Adam, annealed linearly.
     learning_rate: float = number(2e-3, gt=0, le=1e6)
     #: Width of the two hidden layers of actor and critic.
     hidden: int = integer(64, le=10**4)
-    #: Weight of far rewards in the advantage: 0 trusts the critic, 1 the returns.
+    #: Lambda of generalised advantage estimation: 0 relies on the critic, 1 on the returns.
     gae_lambda: float = number(0.95, ge=0, le=1)
-    #: How far the probability of an action may move in an update.
-    clip: float = number(0.2, gt=0, le=1e6)
-    #: Weight of the entropy bonus at the start; falls linearly.
-    entropy: float = number(0.005, ge=0)
-    #: Weight of the critic's loss.
-    value_weight: float = number(0.5, ge=0)
-    #: Longest gradient.
-    max_gradient: float = number(0.5, gt=0)
-    #: Epochs of an update end when the policy has moved by so much.
-    max_kl: float = number(0.05, gt=0)
-    #: Rewards are multiplied by that, so that values are about 1.
+    #: Clipping range of probability ratios and of values.
+    clip_range: float = number(0.2, gt=0, le=1e6)
+    #: Initial coefficient of the entropy bonus, annealed linearly.
+    ent_coef: float = number(0.005, ge=0)
+    #: Coefficient of the value loss.
+    vf_coef: float = number(0.5, ge=0)
+    #: Maximum norm of the gradient.
+    max_grad_norm: float = number(0.5, gt=0)
+    #: Approximate KL divergence above which the epochs of an update stop.
+    target_kl: float = number(0.05, gt=0)
+    #: Factor on rewards, which keeps values near 1.
     reward_scale: float = number(0.01, gt=0)
-    #: Updates between two looks at the policy without exploration.
+    #: Updates between two evaluations of the greedy policy.
     evaluate_every: int = integer(1)
-    #: Looks without improvement after which training ends.
+    #: Evaluations without improvement after which training stops.
     patience: int = integer(8)
-    #: Improvement below that share of the cost does not count.
+    #: Relative decrease of the cost that counts as an improvement.
     tolerance: float = number(0.01, ge=0)
 
 
 @dataclass(frozen=True)
 class Update:
-    """What happened up to and in one update.
+    """Log entry of one update.
 
     Parameters
     ----------
-    steps
-        Environment steps so far.
-    seconds
-        Time so far.
+    steps, seconds
+        Environment steps and time since the start of training.
     steps_per_second
-        Of collecting and learning together, in this update.
+        Speed of this update, rollout and gradient steps together.
     validity
-        Share of the episodes that ended in this update which reached the goal; NaN if none ended.
+        Share of the episodes ended in this rollout that reached the goal; NaN if none ended.
     cost
-        Mean size of the plans of those, in units of action; NaN if none.
+        Mean size of the plans that reached it, in units of action; NaN without one.
     entropy
-        Of the policy.
-    kl
-        How far the update moved the policy.
+        Entropy of the policy.
+    approx_kl
+        Approximate KL divergence from the policy before the update.
     clip_fraction
         Share of steps whose probability ratio was clipped.
     explained_variance
-        Share of the variance of returns that the critic had predicted.
+        Share of the variance of returns that the critic predicted.
     value_loss
-        Of the critic.
+        Clipped value loss.
     greedy_validity, greedy_cost
-        Of the policy without exploration on rows kept for it; NaN where it was not looked at.
+        Validity and cost of the greedy policy on held-out rows; NaN where it was not evaluated.
     """
 
     steps: int
@@ -85,7 +83,7 @@ class Update:
     validity: float
     cost: float
     entropy: float
-    kl: float
+    approx_kl: float
     clip_fraction: float
     explained_variance: float
     value_loss: float

@@ -1,6 +1,6 @@
-"""Proximal policy optimisation with generalised advantage estimation, from top to bottom.
+"""Proximal policy optimisation (PPO) with generalised advantage estimation (GAE).
 
-The numbers in the comments are those of docs/ppo.md, which gives the reason for each detail.
+Comments name each implementation detail where it applies; docs/ppo.md gives the reason for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 @dataclass
 class _Rollout:
-    """(steps, environments) of everything, as tensors."""
+    """Tensors of shape (n_steps, n_envs, ...)."""
 
     observations: torch.Tensor
     masks: torch.Tensor
@@ -42,7 +42,7 @@ def generalised_advantages(
     ended: torch.Tensor,
     gae_lambda: float,
 ) -> torch.Tensor:
-    r"""Advantages (steps, environments) by GAE with a discount of its own for every step.
+    r"""Return the GAE advantages (n_steps, n_envs), with one discount per step.
 
     .. math:: \hat A_t = \delta_t + \gamma_t \lambda \hat A_{t+1}, \qquad \delta_t = r_t + \gamma_t V(s_{t+1}) - V(s_t)
 
@@ -51,7 +51,7 @@ def generalised_advantages(
     rewards, values, discounts
         r_t, V(s_t), gamma_t.
     next_values
-        V(s_{t+1}): 0 where the goal was reached, the value of the state itself where an episode was cut off.
+        V(s_{t+1}): 0 after termination, the value of the final state after truncation.
     ended
         Whether the next step belongs to another episode.
     """
@@ -73,23 +73,23 @@ def train(
     evaluate: Callable[[ActorCritic], tuple[float, float]] | None = None,
     progress: bool | None = False,
 ) -> tuple[ActorCritic, list[Update]]:
-    """Learn a policy for ``mdp``.
+    """Train a policy on ``mdp``.
 
     Parameters
     ----------
     mdp
-        What to learn.
+        Vectorised environment.
     settings
         Hyper-parameters.
     seed
-        Of weights, actions and environments. No global seed is touched.
+        Seed of weights, actions and environments; global generators are not used.
     policy
-        Go on with this one, and its hidden layers, instead of starting from scratch; it is not changed.
+        Policy to start from, including its hidden size, instead of random weights; it is not modified.
     evaluate
-        From a policy to validity and mean cost without exploration. With it the best policy seen is returned, and
-        training ends early once it gets no better.
+        Function from a policy to the validity and mean cost of its greedy actions. If given, the best policy is
+        returned and training stops early once it no longer improves.
     progress
-        Show a progress bar; None: if it goes to a terminal.
+        Whether to show a progress bar; None: only on a terminal.
 
     Returns
     -------
@@ -100,12 +100,14 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     rng = np.random.default_rng(seed)
     with one_thread(), torch.enable_grad():
-        known = policy
-        hidden = settings.hidden if known is None else known.hidden
-        policy = ActorCritic(mdp.width, mdp.n_actions, hidden, generator)  # 1, 2
-        if known is not None:
-            policy.load_state_dict(known.state_dict())
-        optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5)  # 3
+        initial = policy
+        hidden = settings.hidden if initial is None else initial.hidden
+        # Orthogonal initialisation, invalid action masking: in ActorCritic
+        policy = ActorCritic(mdp.width, mdp.n_actions, hidden, generator)
+        if initial is not None:
+            policy.load_state_dict(initial.state_dict())
+        # Adam epsilon
+        optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5)
         collector = _Collector(mdp, settings, generator, rng)
         log: list[Update] = []
         best = _Best(settings)
@@ -115,24 +117,25 @@ def train(
         start = time.perf_counter()
         for number in bar:
             before = time.perf_counter()
+            # Learning rate and entropy annealing
             left = 1.0 - number / settings.n_updates
             for group in optimiser.param_groups:
-                group["lr"] = settings.learning_rate * left  # 4
+                group["lr"] = settings.learning_rate * left
             rollout = collector.collect(policy)
-            update = _improve(policy, optimiser, rollout, settings, settings.entropy * left, generator)
+            update = _improve(policy, optimiser, rollout, settings, settings.ent_coef * left, generator)
             now = time.perf_counter()
             update = replace(
                 update,
-                steps=(number + 1) * settings.n_environments * settings.n_steps,
+                steps=(number + 1) * settings.n_envs * settings.n_steps,
                 seconds=now - start,
-                steps_per_second=settings.n_environments * settings.n_steps / (now - before),
+                steps_per_second=settings.n_envs * settings.n_steps / (now - before),
                 validity=collector.validity(),
                 cost=collector.cost(),
             )
             if evaluate is not None and (number + 1) % settings.evaluate_every == 0:
                 validity, cost = evaluate(policy)
                 update = replace(update, greedy_validity=validity, greedy_cost=cost)
-                best.look(policy, validity, cost)
+                best.update(policy, validity, cost)
             log.append(update)
             bar.set_postfix_str(f"validity {update.validity:.2f}, cost {update.cost:.1f} units")
             if best.converged or now - start > settings.max_seconds:
@@ -142,7 +145,7 @@ def train(
 
 
 class _Collector:
-    """Acts in the environments, from where it left off."""
+    """Collector of rollouts; each continues the episodes of the last."""
 
     def __init__(
         self, mdp: VectorMDP, settings: PPOSettings, generator: torch.Generator, rng: np.random.Generator
@@ -150,12 +153,12 @@ class _Collector:
         self.mdp = mdp
         self.settings = settings
         self.generator = generator
-        self.observations = _single(mdp.reset(settings.n_environments, rng))
-        self._spent = np.zeros(settings.n_environments)
+        self.observations = _float32(mdp.reset(settings.n_envs, rng))
+        self._spent = np.zeros(settings.n_envs)
 
     def collect(self, policy: ActorCritic) -> _Rollout:
-        """``n_steps`` actions drawn from the policy in each environment."""
-        n_steps, n = self.settings.n_steps, self.settings.n_environments
+        """Take ``n_steps`` sampled actions in each environment."""
+        n_steps, n = self.settings.n_steps, self.settings.n_envs
         floats = {
             name: torch.zeros(n_steps, n) for name in ("log_probabilities", "next_values", "rewards", "discounts")
         }
@@ -163,7 +166,7 @@ class _Collector:
         masks = torch.empty(n_steps, n, self.mdp.n_actions, dtype=torch.bool)
         actions = torch.empty(n_steps, n, dtype=torch.int64)
         ended = torch.empty(n_steps, n, dtype=torch.bool)
-        cut: list[tuple[int, np.ndarray, np.ndarray]] = []
+        truncated: list[tuple[int, np.ndarray, np.ndarray]] = []
         terminated = np.empty((n_steps, n), dtype=bool)
         self._reached, self._ended = 0, 0
         self._costs: list[float] = []
@@ -172,33 +175,37 @@ class _Collector:
                 observations[t] = self.observations
                 masks[t] = torch.from_numpy(self.mdp.mask())
                 logs = policy.log_probabilities(observations[t], masks[t])
-                gumbel = -torch.empty_like(logs).exponential_(generator=self.generator).log()  # 5
+                # Gumbel-max sampling
+                gumbel = -torch.empty_like(logs).exponential_(generator=self.generator).log()
                 actions[t] = (logs + gumbel).argmax(dim=1)
                 floats["log_probabilities"][t] = logs.gather(1, actions[t][:, None])[:, 0]
                 step = self.mdp.step(actions[t].numpy())
-                floats["rewards"][t] = _single(step.rewards) * self.settings.reward_scale  # 6
-                floats["discounts"][t] = _single(step.discounts)  # 7
+                # Reward scaling
+                floats["rewards"][t] = _float32(step.rewards) * self.settings.reward_scale
+                # Discount per step: the size of an action is time
+                floats["discounts"][t] = _float32(step.discounts)
                 ended[t] = torch.from_numpy(step.terminated | step.truncated)
                 terminated[t] = step.terminated
                 if step.truncated.any():
-                    cut.append((t, np.flatnonzero(step.truncated), step.finals[step.truncated]))
+                    truncated.append((t, np.flatnonzero(step.truncated), step.finals[step.truncated]))
                 self._count(step.sizes, step.terminated | step.truncated, step.reached)
-                self.observations = _single(step.observations)
+                self.observations = _float32(step.observations)
             values = policy.values(torch.cat([observations, self.observations[None]]))
             next_values = values[1:] * ~torch.from_numpy(terminated)
-            for t, rows, finals in cut:  # 8
-                next_values[t, torch.from_numpy(rows)] = policy.values(_single(finals))
+            # Bootstrapping at truncation
+            for t, rows, finals in truncated:
+                next_values[t, torch.from_numpy(rows)] = policy.values(_float32(finals))
         floats["next_values"] = next_values
         return _Rollout(
             observations=observations, masks=masks, actions=actions, values=values[:-1], ended=ended, **floats
         )
 
     def validity(self) -> float:
-        """Share of the episodes that ended since :meth:`collect` began which reached the goal."""
+        """Share of the episodes ended in the last rollout that reached the goal."""
         return self._reached / self._ended if self._ended else float("nan")
 
     def cost(self) -> float:
-        """Mean size of their plans, in units of action."""
+        """Mean size of the plans that reached it, in units of action."""
         return float(np.mean(self._costs)) if self._costs else float("nan")
 
     def _count(self, sizes: np.ndarray, ended: np.ndarray, reached: np.ndarray) -> None:
@@ -210,7 +217,7 @@ class _Collector:
 
 
 class _Best:
-    """The best policy seen, and whether it gets any better."""
+    """Best policy so far, and early stopping."""
 
     def __init__(self, settings: PPOSettings) -> None:
         self.settings = settings
@@ -219,11 +226,11 @@ class _Best:
         self.waited = 0
         self.converged = False
 
-    def look(self, policy: ActorCritic, validity: float, cost: float) -> None:
-        """First validity counts, then cost."""
-        known_validity, known_cost = self.score[0], -self.score[1]
-        enough = (1 - self.settings.tolerance) * known_cost
-        better = validity > known_validity + self.settings.tolerance or (validity >= known_validity and cost < enough)
+    def update(self, policy: ActorCritic, validity: float, cost: float) -> None:
+        """Compare by validity, then by cost."""
+        best_validity, best_cost = self.score[0], -self.score[1]
+        enough = (1 - self.settings.tolerance) * best_cost
+        better = validity > best_validity + self.settings.tolerance or (validity >= best_validity and cost < enough)
         self.waited = 0 if better else self.waited + 1
         if (validity, -cost) > self.score:
             self.score = (validity, -cost)
@@ -231,7 +238,7 @@ class _Best:
         self.converged = self.waited >= self.settings.patience
 
     def restore(self, policy: ActorCritic) -> None:
-        """Put the best weights back."""
+        """Load the best weights."""
         if self.weights is not None:
             policy.load_state_dict(self.weights)
 
@@ -241,10 +248,10 @@ def _improve(
     optimiser: torch.optim.Optimizer,
     rollout: _Rollout,
     settings: PPOSettings,
-    entropy_weight: float,
+    ent_coef: float,
     generator: torch.Generator,
 ) -> Update:
-    """One update of actor and critic."""
+    """Update actor and critic on a rollout."""
     advantages = generalised_advantages(
         rollout.rewards,
         rollout.values,
@@ -259,46 +266,53 @@ def _improve(
     actions, old_logs = rollout.actions.flatten(), rollout.log_probabilities.flatten()
     kls, clipped, entropies, value_losses = [], [], [], []
     for _ in range(settings.n_epochs):
-        for rows in torch.randperm(len(actions), generator=generator).split(settings.batch_size):  # 9
+        # Shuffled minibatches
+        for rows in torch.randperm(len(actions), generator=generator).split(settings.batch_size):
             logs = policy.log_probabilities(observations[rows], masks[rows])
             log_ratio = logs.gather(1, actions[rows, None])[:, 0] - old_logs[rows]
             ratio = log_ratio.exp()
+            # Advantage normalisation
             advantage = advantages[rows]
-            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)  # 10
-            bounded = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-            actor_loss = -torch.minimum(advantage * ratio, advantage * bounded).mean()  # 11
+            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+            # Clipped surrogate objective
+            clipped_ratio = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
+            policy_loss = -torch.minimum(advantage * ratio, advantage * clipped_ratio).mean()
+            # Clipped value loss
             values = policy.values(observations[rows])
-            near = old_values[rows] + (values - old_values[rows]).clamp(-settings.clip, settings.clip)
-            errors = torch.maximum((values - returns[rows]) ** 2, (near - returns[rows]) ** 2)  # 12
-            entropy = -(logs.exp() * logs).sum(dim=1).mean()  # 13
-            loss = actor_loss + settings.value_weight * errors.mean() - entropy_weight * entropy
+            change = (values - old_values[rows]).clamp(-settings.clip_range, settings.clip_range)
+            clipped_values = old_values[rows] + change
+            errors = torch.maximum((values - returns[rows]) ** 2, (clipped_values - returns[rows]) ** 2)
+            # Entropy bonus
+            entropy = -(logs.exp() * logs).sum(dim=1).mean()
+            loss = policy_loss + settings.vf_coef * errors.mean() - ent_coef * entropy
             optimiser.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(policy.parameters(), settings.max_gradient)  # 14
+            # Global gradient clipping
+            nn.utils.clip_grad_norm_(policy.parameters(), settings.max_grad_norm)
             optimiser.step()
             with torch.no_grad():
                 kls.append(float((ratio - 1 - log_ratio).mean()))
-                clipped.append(float(((ratio - 1).abs() > settings.clip).float().mean()))
+                clipped.append(float(((ratio - 1).abs() > settings.clip_range).float().mean()))
                 entropies.append(float(entropy))
                 value_losses.append(float(errors.mean()))
-        if kls[-1] > settings.max_kl:  # 15
+        # Early stopping by KL divergence
+        if kls[-1] > settings.target_kl:
             break
     spread = returns.var(correction=0)
     explained = 1 - (returns - old_values).var(correction=0) / spread if spread > 0 else torch.tensor(float("nan"))
-    unknown = float("nan")
     return Update(
-        steps=0,
+        steps=0,  # these five are filled in by train
         seconds=0.0,
         steps_per_second=0.0,
-        validity=unknown,
-        cost=unknown,
+        validity=float("nan"),
+        cost=float("nan"),
         entropy=float(np.mean(entropies)),
-        kl=kls[-1],
+        approx_kl=kls[-1],
         clip_fraction=float(np.mean(clipped)),
         explained_variance=float(explained),
         value_loss=float(np.mean(value_losses)),
     )
 
 
-def _single(array: np.ndarray) -> torch.Tensor:
+def _float32(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.asarray(array, dtype=np.float32))

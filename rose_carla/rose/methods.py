@@ -97,7 +97,7 @@ class RoseMul(Rose):
         assert isinstance(crowd, Accumulated)
         one_off = OneOff(crowd.favourable, crowd.noise, s.variance, 4 * s.n_samples)
         with_crowd = {
-            "n_environments": 64,
+            "n_envs": 64,
             "n_steps": 16,
             "n_updates": 24,
             "batch_size": 256,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import dataclasses
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,15 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla.mdp import ActionSpace
+
+#: Columns of a plan as a table.
+COLUMNS = (
+    "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper", "reason",
+)  # fmt: skip
+#: Values of :attr:`Plan.status`.
+PLAN, ACCEPTED, NO_PLAN = "plan", "accepted", "no plan"
+#: Decimal digits of a success.
+_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,10 @@ class Success:
 
     def __str__(self) -> str:
         return f"{self.probability:.0%} ({self.lower:.0%} to {self.upper:.0%})"
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the values rounded to four digits: a few hundred samples do not determine more."""
+        return {name: round(value, _DIGITS) for name, value in dataclasses.asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one answer to whether they are equal
@@ -103,6 +117,13 @@ class Plan:
     success: Success
 
     @property
+    def status(self) -> str:
+        """``"plan"``, ``"accepted"`` (no change needed) or ``"no plan"``."""
+        if not self.found:
+            return NO_PLAN
+        return PLAN if self.steps else ACCEPTED
+
+    @property
     def actions(self) -> np.ndarray:
         """(k, d) the encoded actions in order."""
         return np.array([step.change for step in self.steps]).reshape(-1, len(self.factual))
@@ -131,24 +152,64 @@ class Plan:
         steps = enumerate(self.steps, start=1)
         return [first, *(f"  {number}. {step}: success {step.success}" for number, step in steps)]
 
+    def to_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the plan as rows with the keys :data:`COLUMNS`, one for each step, in original units.
+
+        A person without steps has one row, with None in the columns of a step.
+        """
+        person = {"person": self.label, "status": self.status, "reason": self.reason}
+        if not self.steps:
+            yield {**dict.fromkeys(COLUMNS), **person, **_success_columns(self.success)}
+        for number, step in enumerate(self.steps, start=1):
+            change = {"feature": step.feature, "from": tidy(step.before), "to": tidy(step.after)}
+            row = {**person, "step": number, **change, "size": tidy(step.size), **_success_columns(step.success)}
+            yield {name: row[name] for name in COLUMNS}
+
     def to_frame(self) -> pd.DataFrame:
-        """One row for each step, in original units."""
-        rows = [
-            {
-                "person": self.label,
-                "step": number,
-                "feature": step.feature,
-                "from": step.before,
-                "to": step.after,
-                "size": step.size,
-                "success": step.success.probability,
-                "success_lower": step.success.lower,
-                "success_upper": step.success.upper,
-            }
-            for number, step in enumerate(self.steps, start=1)
-        ]
-        columns = ["person", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper"]
-        return pd.DataFrame(rows, columns=columns)
+        """Return :meth:`to_rows` as a frame."""
+        return pd.DataFrame(list(self.to_rows()), columns=list(COLUMNS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as a JSON object with a list of steps; numbers as in :meth:`to_rows`."""
+        return {
+            "person": self.label,
+            "status": self.status,
+            "reason": self.reason,
+            "success": self.success.to_dict(),
+            "steps": [
+                {
+                    "feature": step.feature,
+                    "from": tidy(step.before),
+                    "to": tidy(step.after),
+                    "size": tidy(step.size),
+                    "success": step.success.to_dict(),
+                }
+                for step in self.steps
+            ],
+        }
+
+
+def tidy(value: Any) -> Any:
+    """Remove rounding errors from floats and return integral ones as int; return other values unchanged.
+
+    Examples
+    --------
+    >>> tidy(29.0), tidy(2.4000000000000004), tidy("high")
+    (29, 2.4, 'high')
+    """
+    if not isinstance(value, float):
+        return value
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def _success_columns(success: Success) -> dict[str, float]:
+    values = success.to_dict()
+    return {
+        "success": values["probability"],
+        "success_lower": values["lower"],
+        "success_upper": values["upper"],
+    }
 
 
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:

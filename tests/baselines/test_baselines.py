@@ -24,7 +24,7 @@ CHEAP = {
     Cogs: {"population": 40, "n_generations": 12, "n_samples": 16},
     Croco: {"target": 0.6, "n_gradient": 10, "n_samples": 100, "learning_rate": 0.05, "distance_weights": (0.1, 0.0)}
     | {"n_steps": 60, "patience": 5},
-    FastAR: {"density_weight": 0.0, "ppo": {"n_updates": 3, "n_environments": 64, "n_steps": 16}},
+    FastAR: {"density_weight": 0.0, "ppo": {"n_updates": 3, "n_envs": 64, "n_steps": 16}},
     Probe: {"learning_rate": 0.01, "n_steps": 200, "n_samples": 200},
     Roar: {},
 }
@@ -227,9 +227,9 @@ def test_the_preset_of_the_paper_has_its_values(kind, values, compas_ann):
     assert changed.seed == 7
     if kind is FastAR:
         learner = settings.learner()
-        known = (learner.gae_lambda, learner.clip, learner.n_epochs, learner.entropy, learner.value_weight)
+        known = (learner.gae_lambda, learner.clip_range, learner.n_epochs, learner.ent_coef, learner.vf_coef)
         assert known == (0.95, 0.2, 4, 0.01, 0.5)
-        assert learner.max_gradient == 0.5
+        assert learner.max_grad_norm == 0.5
 
 
 @every

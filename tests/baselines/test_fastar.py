@@ -14,9 +14,9 @@ from rose_carla.baselines import FastAR
 from scipy.special import expit
 
 #: Enough training for small problems.
-SMALL = {"n_updates": 15, "n_environments": 64, "n_steps": 16, "patience": 15}
+SMALL = {"n_updates": 15, "n_envs": 64, "n_steps": 16, "patience": 15}
 #: Enough for tests that do not look at quality.
-BRIEF = {"n_updates": 3, "n_environments": 64, "n_steps": 16}
+BRIEF = {"n_updates": 3, "n_envs": 64, "n_steps": 16}
 
 
 class Table:
@@ -228,8 +228,8 @@ def test_the_same_seed_gives_the_same_policy(compas_linear):
         first.get_counterfactuals(factuals), again.get_counterfactuals(factuals), check_exact=True
     )
     rows = array(compas_linear, factuals)
-    assert (first.policy_.worth(rows) == again.policy_.worth(rows)).all()
-    assert (first.policy_.worth(rows) != other.policy_.worth(rows)).any()
+    assert (first.policy_.predict_values(rows) == again.policy_.predict_values(rows)).all()
+    assert (first.policy_.predict_values(rows) != other.policy_.predict_values(rows)).any()
 
 
 def test_policies_can_be_saved_and_loaded(fastar, compas_ann, people, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from rose_carla import RoseMul, RoseOne, baselines, models
 from benchmark_scripts import script
 
-TINY = {"ppo": {"n_updates": 2, "n_environments": 64, "n_steps": 8}, "n_check": 100}
+TINY = {"ppo": {"n_updates": 2, "n_envs": 64, "n_steps": 8}, "n_check": 100}
 #: Methods with few steps; the people of COMPAS are enough for our loops to share them out.
 METHODS = {
     "RoseOne": (RoseOne, TINY),

@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "make_figures.py"
 SCOPE = Scope(("german", "adult", "compas"), people=10, n_samples=100)
 PICTURES = ("lengths", "noise", "orders", "perturbations", "steps", "accumulation", "plan", "learning")
 #: Training that takes no time; what is drawn of it does not matter here.
-HASTY = {"ppo": {"n_updates": 1, "n_environments": 16, "n_steps": 4}, "n_samples": 8, "n_check": 20}
+HASTY = {"ppo": {"n_updates": 1, "n_envs": 16, "n_steps": 4}, "n_samples": 8, "n_check": 20}
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 1), (40, 1), (60, 2), (200, 5), (300, 12), (120, 30)])

@@ -258,7 +258,7 @@ def test_training_tells_and_keeps_what_was_trained(folder, direct):
     assert about["data"]["source"] == str(folder / "loans.csv")
     assert about["data"]["categorical"] == ["home", "zone", "vip"]
     assert about["settings"] == json.loads(json.dumps(direct.method.settings.as_dict()))
-    assert about["settings"]["ppo"] == {"n_updates": 4, "n_environments": 64}
+    assert about["settings"]["ppo"] == {"n_updates": 4, "n_envs": 64}
     assert (about["model"], about["method"], about["seed"]) == ("linear", "ROSE-one", 0)
     assert about["version"] == rose_carla.__version__
     assert about["command"].startswith("rose-carla train loans.csv --target loan")

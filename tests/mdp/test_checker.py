@@ -39,7 +39,7 @@ def recourse(kind=RecourseMDP, actions=ActionSpace, robustness=None, **options):
 )
 def test_what_keeps_its_promises_is_accepted(mdp):
     check_mdp(mdp)
-    check_mdp(mdp, n_environments=1, n_steps=200, seed=1)
+    check_mdp(mdp, n_envs=1, n_steps=200, seed=1)
 
 
 def test_global_random_state_is_untouched():
@@ -59,8 +59,8 @@ class Broken(GridWorld):
     def _spoiled(self, name, answer):
         return answer if self.spoil[name] is None else self.spoil[name](answer)
 
-    def reset(self, n_environments, rng):
-        return self._spoiled("reset", super().reset(n_environments, rng))
+    def reset(self, n_envs, rng):
+        return self._spoiled("reset", super().reset(n_envs, rng))
 
     def mask(self):
         return self._spoiled("mask", super().mask())
@@ -110,8 +110,8 @@ class NoFreshStart(GridWorld):
 class OneBuffer(GridWorld):
     """Hands out the array that it writes every step's observations to."""
 
-    def reset(self, n_environments, rng):
-        self.buffer = super().reset(n_environments, rng)
+    def reset(self, n_envs, rng):
+        self.buffer = super().reset(n_envs, rng)
         return self.buffer
 
     def step(self, actions):
@@ -213,7 +213,7 @@ def test_a_broken_promise_is_found_and_explained(defect):
         check_mdp(make())
 
 
-@pytest.mark.parametrize("options", [{"n_steps": 0}, {"n_environments": 1.5}])
+@pytest.mark.parametrize("options", [{"n_steps": 0}, {"n_envs": 1.5}])
 def test_the_size_of_the_walk_is_checked(options):
     with pytest.raises(PlanError, match=f"{next(iter(options))} has to be a whole number"):
         check_mdp(GridWorld(), **options)

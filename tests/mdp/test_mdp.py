@@ -241,9 +241,9 @@ def test_the_actions_of_a_data_set(people):
         (lambda m: ActionSpace.from_model(m, monotone={"age": "increases"}), "'increases': did you mean 'increase'"),
         (lambda m: ActionSpace.from_model(m, action_unit=0.0), "above 0 and at most 1, got 0.0"),
         (lambda m: ActionSpace.from_model(m, action_unit=1.5), "above 0 and at most 1, got 1.5"),
-        (lambda m: ActionSpace.from_model(m, multiples=()), "whole numbers of at least 1"),
-        (lambda m: ActionSpace.from_model(m, multiples=(1, 0)), "whole numbers of at least 1"),
-        (lambda m: ActionSpace.from_model(m, multiples=(1.5,)), "whole numbers of at least 1"),
+        (lambda m: ActionSpace.from_model(m, multiples=()), "multiples must be integers"),
+        (lambda m: ActionSpace.from_model(m, multiples=(1, 0)), "multiples must be integers"),
+        (lambda m: ActionSpace.from_model(m, multiples=(1.5,)), "multiples must be integers"),
         (lambda m: ActionSpace([], 3), "No feature may change"),
         (
             lambda m: ActionSpace.from_model(SimpleNamespace(data=m.data, feature_input_order=["age", "shoes"])),

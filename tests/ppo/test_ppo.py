@@ -1,4 +1,4 @@
-"""PPO against closed forms, and on worlds whose best policy is known."""
+"""PPO against closed forms, and on grid worlds whose optimal policy is known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from rose_carla.errors import PlanError
 from rose_carla.mdp import Step, check_mdp
 from rose_carla.ppo import ActorCritic, PPOSettings, generalised_advantages, train
 
-#: Little, but enough for worlds of a few cells.
-SMALL = PPOSettings(n_environments=32, n_steps=32, n_updates=30, batch_size=256)
-#: The first of these.
+#: Enough for grid worlds of a few cells.
+SMALL = PPOSettings(n_envs=32, n_steps=32, n_updates=30, batch_size=256)
 ONE_UPDATE = replace(SMALL, n_updates=1)
-#: Enough to see that something changes.
-SHORT = PPOSettings(n_environments=8, n_steps=8, n_updates=2, batch_size=32, hidden=16)
+#: Enough to change the weights.
+SHORT = PPOSettings(n_envs=8, n_steps=8, n_updates=2, batch_size=32, hidden=16)
 
 
 def weights(policy):
@@ -46,7 +45,7 @@ def test_advantages_are_a_sum_over_later_deltas(seed, steps, gae_lambda):
     rewards, values, next_values = rng.normal(size=(3, steps, 4))
     discounts = rng.uniform(0.5, 1.0, (steps, 4))
     terminated = rng.random((steps, 4)) < 0.2
-    ended = terminated | (rng.random((steps, 4)) < 0.2)  # the others are cut off: their last state keeps its value
+    ended = terminated | (rng.random((steps, 4)) < 0.2)  # the others are truncated: their last state keeps its value
     next_values[terminated] = 0.0
     found = generalised_advantages(
         *map(torch.from_numpy, (rewards, values, next_values, discounts, ended)), gae_lambda
@@ -80,8 +79,8 @@ def test_shortest_paths_are_learned():
     assert log[-1].cost < log[0].cost
 
 
-def test_a_world_with_walls_and_a_lure_is_learned_as_value_iteration_solves_it():
-    """A poor goal is near, the rich one behind a wall with one gap."""
+def test_grid_with_walls_and_a_poor_goal_against_value_iteration():
+    """The poor goal is near, the rich one behind a wall with one gap."""
     walls = [(2, y) for y in range(5)]
     world = GridWorld(side=6, goals={(5, 0): 100.0, (0, 0): 20.0}, walls=walls, gamma=0.93)
     check_mdp(world)
@@ -89,22 +88,22 @@ def test_a_world_with_walls_and_a_lure_is_learned_as_value_iteration_solves_it()
     total = sum(best.values())
     untrained = ActorCritic(2, world.n_actions, generator=torch.Generator().manual_seed(0))
     assert sum(value for value, _ in greedy_values(world, untrained).values()) < 0.5 * total
-    policy, _ = train(world, PPOSettings(n_environments=64, n_steps=32, n_updates=40, batch_size=512), seed=0)
+    policy, _ = train(world, PPOSettings(n_envs=64, n_steps=32, n_updates=40, batch_size=512), seed=0)
     learned = {start: value for start, (value, _) in greedy_values(world, policy).items()}
     assert all(learned[start] <= best[start] + 1e-9 for start in best)
     assert sum(learned.values()) > 0.95 * total
 
 
 class TwoStates:
-    """One action: from state 0 to state 1, where the episode ends or is cut off; in state 1 it pays 100 and ends it."""
+    """One action: from state 0 to state 1, where the episode ends or is truncated; in state 1 it pays 100 and ends."""
 
     width, n_actions = 1, 1
 
-    def __init__(self, cut_off):
-        self.cut_off = cut_off
+    def __init__(self, truncate):
+        self.truncate = truncate
 
-    def reset(self, n_environments, rng):
-        self.n, self.rng = n_environments, rng
+    def reset(self, n_envs, rng):
+        self.n, self.rng = n_envs, rng
         self.states = rng.integers(2, size=(self.n, 1)).astype(float)
         return self.states
 
@@ -113,17 +112,17 @@ class TwoStates:
 
     def step(self, actions):
         paid = self.states[:, 0] == 1
-        cut = ~paid & self.cut_off
+        cut = ~paid & self.truncate
         half, finals = np.full(self.n, 0.5), np.ones((self.n, 1))
         return Step(self.reset(self.n, self.rng), 100.0 * paid, 2 * half, half, ~cut, cut, paid, finals)
 
 
-@pytest.mark.parametrize(("cut_off", "value"), [(True, 0.5), (False, 0.0)])
-def test_the_future_counts_where_an_episode_is_cut_off_but_not_where_it_ends(cut_off, value):
-    check_mdp(TwoStates(cut_off))
-    settings = PPOSettings(n_environments=16, n_steps=4, n_updates=80, learning_rate=1e-2)
-    policy, _ = train(TwoStates(cut_off), settings)
-    assert policy.worth(np.array([[0.0], [1.0]])) == pytest.approx([value, 1.0], abs=0.03)
+@pytest.mark.parametrize(("truncate", "value"), [(True, 0.5), (False, 0.0)])
+def test_values_are_bootstrapped_at_truncation_but_not_at_termination(truncate, value):
+    check_mdp(TwoStates(truncate))
+    settings = PPOSettings(n_envs=16, n_steps=4, n_updates=80, learning_rate=1e-2)
+    policy, _ = train(TwoStates(truncate), settings)
+    assert policy.predict_values(np.array([[0.0], [1.0]])) == pytest.approx([value, 1.0], abs=0.03)
 
 
 def test_same_seed_same_bits():
@@ -132,7 +131,7 @@ def test_same_seed_same_bits():
     assert all(a != b for a, b in zip(weights(policies[0]), weights(policies[2]), strict=True))
 
 
-def test_training_leaves_the_process_alone():
+def test_training_leaves_global_state_unchanged():
     def state():
         python, numpy, pytorch = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
         return python, numpy, pytorch, torch.get_num_threads(), torch.is_grad_enabled()
@@ -140,22 +139,22 @@ def test_training_leaves_the_process_alone():
     before = state()
     train(GridWorld(side=3), SHORT)
     assert state() == before
-    with torch.no_grad():  # learning needs gradients whatever the caller has set
+    with torch.no_grad():  # training enables gradients itself
         assert weights(train(GridWorld(side=3), SHORT)[0]) == weights(train(GridWorld(side=3), SHORT)[0])
 
 
 class OneInMany(TwoStates):
-    """Of many actions one is possible, another in every environment and step."""
+    """One possible action of many, different in every environment and step."""
 
     n_actions = 50
 
     def __init__(self):
-        super().__init__(cut_off=True)
+        super().__init__(truncate=True)
         self.taken = []
 
-    def reset(self, n_environments, rng):
-        self.possible = rng.integers(self.n_actions, size=n_environments)
-        return super().reset(n_environments, rng)
+    def reset(self, n_envs, rng):
+        self.possible = rng.integers(self.n_actions, size=n_envs)
+        return super().reset(n_envs, rng)
 
     def mask(self):
         return np.arange(self.n_actions) == self.possible[:, None]
@@ -165,26 +164,26 @@ class OneInMany(TwoStates):
         return super().step(actions)
 
 
-def test_impossible_actions_are_never_drawn():
+def test_masked_actions_are_never_sampled():
     world = OneInMany()
-    train(world, PPOSettings(n_environments=64, n_steps=32, n_updates=5))
+    train(world, PPOSettings(n_envs=64, n_steps=32, n_updates=5))
     assert len(world.taken) == 5 * 32
     for actions, possible in world.taken:
         np.testing.assert_array_equal(actions, possible)
 
 
-def test_impossible_actions_have_no_probability_and_no_part_in_the_entropy():
+def test_masked_actions_have_probability_and_entropy_zero():
     policy = ActorCritic(2, 5, generator=torch.Generator().manual_seed(0))
     rows, mask = np.random.default_rng(0).random((200, 2)), np.array([[True, False, True, False, False]] * 200)
-    logs = policy.preferences(rows, mask)
+    logs = policy.predict_log_probabilities(rows, mask)
     assert (np.exp(logs)[~mask] == 0).all()
     assert (np.exp(logs) * logs)[~mask].sum() == 0
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1, rtol=1e-6)
     assert set(policy.greedy(rows, mask)) <= {0, 2}
 
 
-def test_initial_weights_are_torchs_orthogonal_ones():
-    """Same bits as of torch's own function, which takes a generator only from 2.3 on and the global one always."""
+def test_initial_weights_equal_torch_orthogonal():
+    """Same bits as ``nn.init.orthogonal_`` with the global generator."""
     policy = ActorCritic(5, 80, hidden=16, generator=torch.Generator().manual_seed(7))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
@@ -195,7 +194,7 @@ def test_initial_weights_are_torchs_orthogonal_ones():
                 assert not layer.bias.any()
 
 
-def test_a_warm_start_begins_where_the_given_policy_is_and_leaves_it_alone():
+def test_warm_start_continues_from_a_copy_of_the_policy():
     world = GridWorld(side=4, moves=MOVES[:4])
     known, _ = train(world, SMALL, seed=0)
     before = weights(known)
@@ -207,20 +206,20 @@ def test_a_warm_start_begins_where_the_given_policy_is_and_leaves_it_alone():
     assert warm_log[0].cost < 0.7 * cold_log[0].cost
 
 
-def test_a_warm_start_keeps_the_width_of_the_given_policy():
+def test_warm_start_keeps_the_hidden_size():
     known, _ = train(GridWorld(side=3), SHORT)
     warm, _ = train(GridWorld(side=3), replace(SHORT, hidden=32), policy=known)
     assert warm.hidden == known.hidden == 16
 
 
-def test_the_best_policy_seen_is_returned_and_training_ends_when_it_gets_no_better():
+def test_early_stopping_returns_the_best_policy():
     seen = []
 
     def evaluate(policy):
         seen.append(weights(policy))
         return (0.9, 10.0) if len(seen) == 3 else (0.5, 5.0)  # cheap, but valid less often
 
-    settings = PPOSettings(n_environments=4, n_steps=4, n_updates=20, batch_size=16, hidden=8, patience=4)
+    settings = PPOSettings(n_envs=4, n_steps=4, n_updates=20, batch_size=16, hidden=8, patience=4)
     policy, log = train(GridWorld(side=3), settings, evaluate=evaluate)
     assert len(log) == len(seen) == 3 + 4
     assert weights(policy) == seen[2] != seen[-1]
@@ -230,16 +229,16 @@ def test_the_best_policy_seen_is_returned_and_training_ends_when_it_gets_no_bett
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("n_steps", 0, "whole number of at least 1"),
-        ("batch_size", 2.5, "whole number of at least 1"),
-        ("patience", "8", "whole number of at least 1"),
+        ("n_steps", 0, "an integer of at least 1"),
+        ("batch_size", 2.5, "an integer of at least 1"),
+        ("patience", "8", "an integer of at least 1"),
         ("learning_rate", 0.0, "above 0"),
-        ("clip", float("nan"), "above 0"),
+        ("clip_range", float("nan"), "above 0"),
         ("reward_scale", float("inf"), "above 0"),
-        ("entropy", -0.1, "at least 0"),
+        ("ent_coef", -0.1, "at least 0"),
         ("gae_lambda", 1.5, "at most 1"),
     ],
 )
-def test_settings_out_of_range_are_named(name, value, message):
+def test_settings_out_of_range_raise_an_error(name, value, message):
     with pytest.raises(PlanError, match=f"{name} .*{message}.*{value}"):
         PPOSettings(**{name: value})

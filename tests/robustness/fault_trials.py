@@ -22,7 +22,7 @@ from rose_carla.models import cache
 #: Methods of a small run of the benchmark, and of one that is smaller still.
 METHODS, QUICK_METHODS = ("GrSp", "Wachter", "PROBE"), ("GrSp",)
 #: A training of seconds.
-QUICK = ['ppo={"n_updates": 1, "n_environments": 8, "n_steps": 4}', "search=false"]
+QUICK = ['ppo={"n_updates": 1, "n_envs": 8, "n_steps": 4}', "search=false"]
 TIMES = ["Recourse_Time", "Training_Time"]
 #: Seconds that no command of the trials needs.
 LONG = 400

@@ -201,7 +201,7 @@ _ODD_OPTIONS: list[dict[str, Any]] = [
 
 # --- methods and their options
 
-_TINY = {"n_updates": 2, "n_environments": 8, "n_steps": 4, "n_epochs": 1, "hidden": 8, "batch_size": 16}
+_TINY = {"n_updates": 2, "n_envs": 8, "n_steps": 4, "n_epochs": 1, "hidden": 8, "batch_size": 16}
 _LEARNER = {"ppo": _TINY, "max_actions": 6, "action_unit": 0.1}
 _ROSE = {**_LEARNER, "tau": 0.6, "n_samples": 8, "n_check": 40, "confidence": 0.9}
 #: Methods, and options with which each takes a fraction of a second.
@@ -220,8 +220,8 @@ OF_PREDICTIONS = ("RoseOne", "RoseMul", "FastAR", "Cogs")
 _ODD_VALUES: list[Any] = [
     *(None, "", "paper", b"x", -1, 0, 1, 2.5, 1e-300, 1e308, -0.0, np.nan, np.inf, 2**62, 10**40, True),
     *([], [0], ["x"], [1, 2.5], (1, True), range(1, 3), {1, 2}, {}),
-    *({"x0": "increase"}, {"x0": 5}, {3: "up"}, {"n_updates": "many"}, {"clip": np.nan}, {"learning_rate": 1e30}),
-    *({"hidden": 2**40}, {"n_environments": 2**60}, {"batch_size": 2**60}),
+    *({"x0": "increase"}, {"x0": 5}, {3: "up"}, {"n_updates": "many"}, {"clip_range": np.nan}, {"learning_rate": 1e30}),
+    *({"hidden": 2**40}, {"n_envs": 2**60}, {"batch_size": 2**60}),
     *(np.float32(0.5), np.int64(3), np.array([1, 2]), np.array(2.0), np.datetime64("2024-01-01"), 1 + 2j),
     *(object, datetime.timedelta(1)),
 ]

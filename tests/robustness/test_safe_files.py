@@ -32,7 +32,7 @@ from rose_carla.models import cache
 from rose_carla.rose import policy_file as policies
 
 PACKAGE = Path(rose_carla.__file__).parent
-TINY = {"ppo": {"n_updates": 1, "n_environments": 8, "n_steps": 4, "hidden": 4}, "search": False, "n_check": 20}
+TINY = {"ppo": {"n_updates": 1, "n_envs": 8, "n_steps": 4, "hidden": 4}, "search": False, "n_check": 20}
 CELL = Judgement(Recourse(Setting("compas", "linear", people=4), "GrSp"), ("Proximity",))
 
 

@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import oracle
 
 #: Enough training for tests that do not look at quality.
-BRIEF = {"ppo": {"n_updates": 3, "n_environments": 64, "n_steps": 16}}
+BRIEF = {"ppo": {"n_updates": 3, "n_envs": 64, "n_steps": 16}}
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_one_row_is_enough(rose_one, people):
         ({"monotone": {"agee": "increase"}}, "did you mean 'age'"),
         ({"monotone": {"age": "up"}}, "direction"),
         ({"multiples": (2, 4)}, "contain 1"),
-        ({"n_check": 3.5}, "whole number"),
+        ({"n_check": 3.5}, "an integer"),
         ({"tau": 0.99, "n_check": 300}, r"at least \d+"),
         ({"search": "yes"}, "True or False"),
         ([("tau", 0.8)], "dictionary"),

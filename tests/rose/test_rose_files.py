@@ -18,7 +18,7 @@ def people(compas_ann):
 
 @pytest.fixture(scope="module")
 def rose_one(compas_ann):
-    return RoseOne(compas_ann, {"ppo": {"n_updates": 3, "n_environments": 64, "n_steps": 16}, "multiples": [1, 2, 4]})
+    return RoseOne(compas_ann, {"ppo": {"n_updates": 3, "n_envs": 64, "n_steps": 16}, "multiples": [1, 2, 4]})
 
 
 @pytest.fixture(scope="module")

@@ -260,7 +260,7 @@ class Exchange:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Onto which lines something is put: numbers of bases and lines, and how many units at most."""
         space = bases.space
-        preferences = self.policy.preferences(drafts.factuals, space.mask(drafts.factuals))
+        preferences = self.policy.predict_log_probabilities(drafts.factuals, space.mask(drafts.factuals))
         of_lines = np.maximum.reduceat(preferences[:, self._by_line], self._line_starts, axis=1)
         going = (drafts.ends - drafts.factuals)[:, self._column] * self._sign > 1e-9
         of_lines[going] = np.inf  # what the draft does already comes first

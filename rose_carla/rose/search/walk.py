@@ -107,7 +107,7 @@ def walk(
         if len(nodes.owners) == 0 or (deadline is not None and deadline.passed):
             break
         observations = task.robustness.observe(nodes.drafts.ends, nodes.crowds)
-        preferences = policy.preferences(observations, mask)
+        preferences = policy.predict_log_probabilities(observations, mask)
         if width == 1:
             parents, numbers = np.arange(len(preferences)), preferences.argmax(axis=1)
         else:
@@ -141,7 +141,7 @@ def _branches(
     ends = task.space.apply(nodes.drafts.ends[parents], numbers)
     owners = nodes.owners[parents]
     spent = np.abs(ends - nodes.drafts.factuals[parents]).sum(axis=1) / task.space.action_unit
-    promise = gamma**spent * policy.worth(ends)
+    promise = gamma**spent * policy.predict_values(ends)
     # of several ways to one place the first is kept
     places = np.column_stack([owners, (ends / task.space.action_unit * 4).round()])
     _, first = np.unique(places, axis=0, return_index=True)

@@ -1,4 +1,4 @@
-"""Hyper-parameters: what a value may be, what a name may be, and what is said about it."""
+"""Hyper-parameters: constraints on values, names, presets and messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Walk(Hyperparameters):
 
 @dataclass(frozen=True)
 class Stroll(Walk):
-    """A subclass with another default and a field more."""
+    """Subclass with another default and one more field."""
 
     speed: float = number(0.1, ge=0, lt=0.2)
     coffee: bool = flag(True)
@@ -42,7 +42,7 @@ class Stroll(Walk):
 
 @dataclass(frozen=True)
 class Plain(Hyperparameters):
-    """No presets, another error."""
+    """Settings without presets, with another error class."""
 
     length: float = number(1.0, gt=0)
 
@@ -63,10 +63,10 @@ class Plain(Hyperparameters):
         ("name", ["anything", 3]),
     ],
 )
-def test_allowed_values_are_kept_as_plain_ones(name, values):
-    """Numbers of numpy become Python's own: torch and JSON take no others."""
+def test_valid_values_become_plain_python_values(name, values):
+    """torch and JSON do not accept numpy scalars."""
     for value in values:
-        kept = getattr(Walk.of({name: value}), name)
+        kept = getattr(Walk.from_mapping({name: value}), name)
         assert kept == (tuple(value) if isinstance(value, list) else value)
         inside = kept if isinstance(kept, tuple) else kept.values() if isinstance(kept, dict) else [kept]
         assert all(type(each) in (bool, int, float, str) for each in inside)
@@ -78,25 +78,25 @@ def test_allowed_values_are_kept_as_plain_ones(name, values):
         ("length", [0, -1, 10.001, np.nan, np.inf, "3", None, True, [3]], "above 0 and at most 10"),
         ("speed", [-1e-9, 1, np.nan, np.bool_(True), 1j], "at least 0 and below 1"),
         ("slope", [np.inf, -np.inf, np.nan, "0"], "finite"),
-        ("steps", [0, -3, 2.0, True, "5", None, np.float64(5)], "a whole number of at least 1"),
-        ("rests", [-1, 0.5], "a whole number of at least 0"),
+        ("steps", [0, -3, 2.0, True, "5", None, np.float64(5)], "an integer of at least 1"),
+        ("rests", [-1, 0.5], "an integer of at least 0"),
         ("uphill", [0, 1, "yes", None], "True or False"),
         ("pauses", [(), 1.0, (-1.0,), (np.inf,), (np.nan,), ("1",), "12", {1.0}], "pauses from 0 on"),
         ("shoes", [[], None, "left"], "a mapping"),
     ],
 )
-def test_other_values_are_refused_with_the_rule_and_the_value(name, values, words):
+def test_invalid_values_raise_an_error_with_the_constraint_and_the_value(name, values, words):
     for value in values:
-        with pytest.raises(PlanError) as told:
-            Walk.of({name: value})
-        assert str(told.value) == f"{name} has to be {words}, got {value!r}."
+        with pytest.raises(PlanError) as error:
+            Walk.from_mapping({name: value})
+        assert str(error.value) == f"{name} must be {words}, got {value!r}."
         with pytest.raises(PlanError):
             Walk(**{name: value})
 
 
-def test_without_anything_the_defaults_hold():
-    assert Walk.of(None) == Walk.of({}) == Walk()
-    assert Stroll.of({}).speed == 0.1
+def test_defaults():
+    assert Walk.from_mapping(None) == Walk.from_mapping({}) == Walk()
+    assert Stroll.from_mapping({}).speed == 0.1
     assert Walk().shoes == {}
     assert Walk().shoes is not Walk().shoes
     for each in fields(Walk):
@@ -104,21 +104,21 @@ def test_without_anything_the_defaults_hold():
             assert getattr(Walk(), each.name) == each.default
 
 
-def test_presets_go_over_defaults_and_values_over_presets():
-    assert Walk.of({"preset": "long"}) == Walk(length=9.0, steps=50)
-    assert Walk.of({"preset": "long", "length": 2.0}) == Walk(length=2.0, steps=50)
+def test_presets_override_defaults_and_values_override_presets():
+    assert Walk.from_mapping({"preset": "long"}) == Walk(length=9.0, steps=50)
+    assert Walk.from_mapping({"preset": "long", "length": 2.0}) == Walk(length=2.0, steps=50)
     defaults = {"length": 3.0, "rests": 4}
-    assert Walk.of({}, defaults) == Walk(length=3.0, rests=4)
-    assert Walk.of({"preset": "short"}, defaults) == Walk(length=0.5, rests=4)
-    assert Walk.of({"preset": "short", "rests": 1}, defaults) == Walk(length=0.5, rests=1)
+    assert Walk.from_mapping({}, defaults) == Walk(length=3.0, rests=4)
+    assert Walk.from_mapping({"preset": "short"}, defaults) == Walk(length=0.5, rests=4)
+    assert Walk.from_mapping({"preset": "short", "rests": 1}, defaults) == Walk(length=0.5, rests=1)
 
 
-def test_a_subclass_has_its_parents_rules_and_presets():
-    assert Stroll.of({"preset": "long"}) == Stroll(length=9.0, steps=50)
-    with pytest.raises(PlanError, match="length has to be above 0"):
-        Stroll.of({"length": -1})
+def test_subclass_inherits_constraints_and_presets():
+    assert Stroll.from_mapping({"preset": "long"}) == Stroll(length=9.0, steps=50)
+    with pytest.raises(PlanError, match="length must be above 0"):
+        Stroll.from_mapping({"length": -1})
     with pytest.raises(PlanError, match=r"below 0\.2, got 0\.5"):
-        Stroll.of({"speed": 0.5})
+        Stroll.from_mapping({"speed": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -132,57 +132,57 @@ def test_a_subclass_has_its_parents_rules_and_presets():
         ({3: 4}, "Unknown hyper-parameter 3: Known: "),
     ],
 )
-def test_unknown_names_are_told_with_the_close_match(hyperparams, message):
-    with pytest.raises(PlanError) as told:
-        Walk.of(hyperparams)
-    assert str(told.value).startswith(message)
+def test_unknown_name_suggests_close_match(hyperparams, message):
+    with pytest.raises(PlanError) as error:
+        Walk.from_mapping(hyperparams)
+    assert str(error.value).startswith(message)
 
 
-def test_an_unhashable_preset_is_told_too():
+def test_unhashable_preset_raises_an_error():
     with pytest.raises(PlanError, match=r"Unknown preset \['long'\]"):
-        Walk.of({"preset": ["long"]})
+        Walk.from_mapping({"preset": ["long"]})
 
 
-def test_without_presets_there_is_no_such_name():
+def test_preset_is_unknown_without_presets():
     with pytest.raises(NoiseError, match=r"Unknown hyper-parameter 'preset': Known: 'length'\.$"):
-        Plain.of({"preset": "long"})
+        Plain.from_mapping({"preset": "long"})
 
 
-def test_the_kind_of_a_name_and_the_error_can_be_chosen():
+def test_kind_and_error_class_of_messages():
     with pytest.raises(NoiseError, match="Unknown option of ppo 'len'"):
-        Plain.of({"len": 2}, kind="option of ppo")
-    with pytest.raises(NoiseError, match="length has to be above 0 and finite, got 0"):
+        Plain.from_mapping({"len": 2}, kind="option of ppo")
+    with pytest.raises(NoiseError, match="length must be above 0 and finite, got 0"):
         Plain(length=0)
     assert issubclass(NoiseError, RoseCarlaError)
 
 
 @pytest.mark.parametrize("wrong", [[("length", 2)], "length", 3, {"length"}])
-def test_anything_but_a_mapping_is_refused(wrong):
+def test_non_mapping_raises_an_error(wrong):
     with pytest.raises(
         PlanError, match=f"dictionary from each hyper-parameter to its value, got {type(wrong).__name__}"
     ):
-        Walk.of(wrong)
+        Walk.from_mapping(wrong)
 
 
-def test_the_mapping_is_left_alone_and_may_be_of_any_kind():
+def test_any_mapping_is_accepted_and_left_unchanged():
     given = {"preset": "long", "rests": 2}
-    first = Walk.of(given)
+    first = Walk.from_mapping(given)
     assert given == {"preset": "long", "rests": 2}
-    assert Walk.of(MappingProxyType(given)) == first
+    assert Walk.from_mapping(MappingProxyType(given)) == first
 
 
-def test_settings_cannot_be_changed():
+def test_settings_are_frozen():
     with pytest.raises(FrozenInstanceError):
         Walk().length = 2.0
 
 
-def test_plain_values_lead_back_to_the_same_settings():
+def test_as_dict_round_trip_through_json():
     settings = Walk(length=2.5, pauses=(3.0, 4.0), shoes=MappingProxyType({"left": 1}))
     values = settings.as_dict()
     assert list(values) == [each.name for each in fields(Walk)]
     assert values["pauses"] == [3.0, 4.0]
     assert json.loads(json.dumps(values)) == values
-    again = Walk.of(json.loads(json.dumps(values)))
+    again = Walk.from_mapping(json.loads(json.dumps(values)))
     assert again.as_dict() == values
     values["shoes"]["right"] = 2
     assert settings.as_dict()["shoes"] == {"left": 1}
@@ -197,18 +197,18 @@ def test_plain_values_lead_back_to_the_same_settings():
         ({"n_samples": 2**62}, "at most 1e\\+09"),
         ({"bandwidth": ["scott"]}, "'scott', 'silverman' or a number above 0"),
         ({"bandwidth": "scot"}, "'scott', 'silverman' or a number above 0"),
-        ({"ppo": {"n_environments": 2**40}}, "n_environments has to be at most 1e\\+05"),
-        ({"multiples": [[1], 1]}, "multiples have to be whole numbers"),
-        ({"multiples": [1, 10**40]}, "multiples have to be whole numbers"),
+        ({"ppo": {"n_envs": 2**40}}, "n_envs must be at most 1e\\+05"),
+        ({"multiples": [[1], 1]}, "multiples must be integers"),
+        ({"multiples": [1, 10**40]}, "multiples must be integers"),
         ({"monotone": {"age": ["increase"]}}, "Unknown direction"),
     ],
 )
-def test_odd_options_of_rose_are_refused_before_anything_is_computed(compas_linear, options, message):
+def test_invalid_options_of_rose_raise_an_error_at_construction(compas_linear, options, message):
     with pytest.raises(PlanError, match=message):
         RoseOne(compas_linear, {"fit": False, **options})
 
 
-def test_a_number_in_an_array_without_dimensions_is_a_number():
+def test_zero_dimensional_array_is_a_number():
     assert RoseSettings.from_mapping({"variance": np.array(0.5), "seed": np.array(2**62)}).variance == 0.5
 
 

@@ -1,0 +1,76 @@
+"""A plan as a table, as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from rose_carla.rose import Plan, PlanStep, Success
+from rose_carla.rose.plan import COLUMNS, tidy
+
+NOTHING = np.zeros(2)
+
+
+def make_plan(steps=2, found=True, reason=""):
+    changes = [("duration", 36.0, 25.799999999999997), ("other-debtors", "none", "guarantor")][:steps]
+    success = Success(0.444444444, 0.40001, 0.5)
+    made = tuple(
+        PlanStep(name, before, after, NOTHING, NOTHING, 6.000000000000001, success) for name, before, after in changes
+    )
+    return Plan("P1", NOTHING, made, found, reason, success)
+
+
+def test_one_row_for_each_step():
+    frame = make_plan().to_frame()
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.to_numpy().tolist() == [
+        ["P1", "plan", 1, "duration", 36, 25.8, 6, 0.4444, 0.4, 0.5, ""],
+        ["P1", "plan", 2, "other-debtors", "none", "guarantor", 6, 0.4444, 0.4, 0.5, ""],
+    ]
+
+
+@pytest.mark.parametrize(("found", "status"), [(True, "accepted"), (False, "no plan")])
+def test_one_row_without_steps(found, status):
+    plan = make_plan(0, found, "why")
+    frame = plan.to_frame()
+    assert tuple(frame.columns) == COLUMNS
+    assert len(frame) == 1
+    row = frame.iloc[0]
+    assert [row["person"], row["status"], row["reason"], row["success"]] == ["P1", status, "why", 0.4444]
+    assert row[["step", "feature", "from", "to", "size"]].isna().all()
+
+
+def test_tables_of_several_people_have_one_schema():
+    plans = [make_plan(), make_plan(0), make_plan(1)]
+    rows = [row for plan in plans for row in plan.to_rows()]
+    assert all(tuple(row) == COLUMNS for row in rows)
+    assert pd.DataFrame(rows)["step"].tolist() == pytest.approx([1, 2, np.nan, 1], nan_ok=True)
+
+
+def test_json_object():
+    plan = make_plan()
+    success = {"probability": 0.4444, "lower": 0.4, "upper": 0.5}
+    assert json.loads(json.dumps(plan.to_dict())) == {
+        "person": "P1",
+        "status": "plan",
+        "reason": "",
+        "success": success,
+        "steps": [
+            {"feature": "duration", "from": 36, "to": 25.8, "size": 6, "success": success},
+            {"feature": "other-debtors", "from": "none", "to": "guarantor", "size": 6, "success": success},
+        ],
+    }
+
+
+def test_tidy_keeps_other_values():
+    assert [tidy(value) for value in (True, 3, "x", None, float("inf"))] == [True, 3, "x", None, float("inf")]
+
+
+def test_text():
+    assert str(make_plan(1)).splitlines() == [
+        "Plan for person P1",
+        "  1. decrease duration from 36 to 25.8: success 44% (40% to 50%)",
+    ]
+    assert str(make_plan(0, False, "no plan found: x")) == "Person P1: no plan found: x"
