@@ -19,7 +19,7 @@ from rose_carla.noise import Claim
 class Method(RecourseMethod):
     """A CARLA recourse method that keeps CARLA's contract.
 
-    A subclass names its settings in :attr:`settings_class` and finds counterfactuals in :meth:`_find`.
+    A subclass names its settings in :attr:`settings_class` and finds counterfactuals in :meth:`find_counterfactuals`.
 
     Parameters
     ----------
@@ -35,16 +35,16 @@ class Method(RecourseMethod):
     settings_class: ClassVar[type[Hyperparameters]]
     #: Probability up to which somebody is turned down.
     border: float = 0.5
-    _own_defaults: ClassVar[Mapping[str, Any]] = {}
+    default_overrides: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "settings_class" in vars(cls) or "_own_defaults" in vars(cls):
-            cls._DEFAULT_HYPERPARAMS = cls.settings_class.carla_defaults(cls._own_defaults)
+        if "settings_class" in vars(cls) or "default_overrides" in vars(cls):
+            cls._DEFAULT_HYPERPARAMS = cls.settings_class.carla_defaults(cls.default_overrides)
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(listed(mlmodel))
-        self.settings = self.settings_class.from_mapping(hyperparams, self._own_defaults)
+        self.settings = self.settings_class.from_mapping(hyperparams, self.default_overrides)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
         """A counterfactual for each factual, under its label; NaN where none was found.
@@ -63,11 +63,11 @@ class Method(RecourseMethod):
         """
         ends = encoded_rows(self._mlmodel, factuals).copy()
         refused = probability(self._mlmodel)(ends, factuals.index) <= self.border
-        ends[refused] = self._find(ends[refused], list(factuals.index[refused]))
+        ends[refused] = self.find_counterfactuals(ends[refused], list(factuals.index[refused]))
         return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
 
     @abstractmethod
-    def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
+    def find_counterfactuals(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
         """Counterfactuals (n, d) of rows (n, d) that are turned down, maybe none; NaN rows where there is none."""
 
     def claim(self) -> Claim | None:

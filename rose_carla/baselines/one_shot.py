@@ -35,7 +35,7 @@ class OneShot(Method):
 
     settings: OneShotSettings
 
-    def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
+    def find_counterfactuals(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
         s = self.settings
         ends = np.full(rows.shape, np.nan)
         disable = None if s.progress is None else not s.progress

@@ -129,7 +129,7 @@ class Recourse:
                     method.get_counterfactuals(factuals.head(1))
             with seeded(seed):
                 benchmark = Benchmark(model, method, factuals)
-        seconds = float(benchmark.compute_recourse_time().iloc[0, 0]) * len(factuals)
+        seconds = float(benchmark.compute_metric("Recourse_Time").iloc[0, 0]) * len(factuals)
         plans: Mapping[Any, np.ndarray] | None = getattr(method, "plans", None)
         arrays = {
             "counterfactuals": benchmark.counterfactuals.to_numpy(),

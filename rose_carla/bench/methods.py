@@ -50,7 +50,7 @@ class Entry:
         settings = getattr(self.make, "settings_class", None)
         if settings is None:
             return dict(self.options)
-        return dict(settings.from_mapping(self.options, self.make._own_defaults).as_dict())  # type: ignore[attr-defined]
+        return dict(settings.from_mapping(self.options, self.make.default_overrides).as_dict())  # type: ignore[attr-defined]
 
     def build(self, model: MLModel, seed: int, options: Mapping[str, Any]) -> RecourseMethod:
         """The method, trained if it has to be."""

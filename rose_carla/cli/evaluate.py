@@ -31,7 +31,7 @@ from rose_carla._lib.user_code import ends_nothing
 from rose_carla.bench.measures import MEASURES
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
 from rose_carla.cli.data import DataChoice, add_data_options
-from rose_carla.cli.judging import METRICS, Elsewhere, judged
+from rose_carla.cli.judging import Elsewhere, judged
 from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
 from rose_carla.cli.parser import MANY, CommandError, at_least, named
 from rose_carla.cli.people import People, plain
@@ -39,6 +39,7 @@ from rose_carla.cli.recourse import check_no_training
 from rose_carla.cli.streams import aligned, for_programs, frame_on_screen, on_screen, once, readable, writable, written
 from rose_carla.cli.training import load, read, sources
 from rose_carla.errors import DataError
+from rose_carla.metrics import METRICS
 from tqdm.auto import tqdm
 
 #: Noisy versions of each person: more of them tell nothing new, and take memory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pandas as pd
 from rose_carla import Benchmark
@@ -13,18 +13,7 @@ from rose_carla._lib.seeds import seeded
 from rose_carla._lib.timeouts import interrupted_after
 from rose_carla.bench.cells import PATIENCE
 from rose_carla.cli.streams import printing_aside
-
-#: Columns as in the paper's tables, and what computes each.
-METRICS: Mapping[str, Callable[[Benchmark], pd.DataFrame]] = {
-    "Validity": Benchmark.compute_validity,
-    "Sparsity": Benchmark.compute_sparsity,
-    "Proximity": Benchmark.compute_proximity,
-    "Recourse_Time": Benchmark.compute_recourse_time,
-    "Log_Density": Benchmark.compute_log_density,
-    "Gaussian_AIR": Benchmark.compute_gaussian_air,
-    "Plausible_AIR": Benchmark.compute_plausible_air,
-    "Acc_AIR": Benchmark.compute_acc_air,
-}
+from rose_carla.metrics import METRICS
 
 
 class Elsewhere(RecourseMethod):
@@ -80,8 +69,8 @@ def judged(
             benchmark = Benchmark(model, method, factuals, {"n_samples": n_samples, "seed": seed})
     done()
     frames = []
-    for name, compute in METRICS.items():
-        frame = compute(benchmark)
+    for name in METRICS:
+        frame = benchmark.compute_metric(name)
         if name == "Recourse_Time" and isinstance(method, Elsewhere):
             frame[name] = float("nan")  # nobody knows
         frames.append(frame)

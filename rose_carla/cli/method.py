@@ -123,7 +123,7 @@ def settings_of(name: str, options: Mapping[str, Any], seed: int) -> dict[str, A
     settings = getattr(found.make, "settings_class", None)
     if settings is not None:
         given = {**found.options, **seeds, **options}
-        return dict(settings.from_mapping(given, found.make._own_defaults).as_dict())  # type: ignore[attr-defined]
+        return dict(settings.from_mapping(given, found.make.default_overrides).as_dict())  # type: ignore[attr-defined]
     known = getattr(found.make, "_DEFAULT_HYPERPARAMS", {} if name in METHODS else None)
     for option in options:  # CARLA drops unknown ones without a word
         if known is not None and option not in {*known, *found.options}:

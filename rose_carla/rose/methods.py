@@ -85,7 +85,7 @@ class RoseMul(Rose):
     """
 
     name = "ROSE-mul"
-    _own_defaults = {"n_samples": 16, "n_check": 400}
+    default_overrides = {"n_samples": 16, "n_check": 400}
 
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
         s = self.settings

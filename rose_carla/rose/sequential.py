@@ -159,7 +159,7 @@ class Sequential(Method):
         self.plans = {label: self.plans.get(label, nothing) for label in found}
         return ends
 
-    def _find(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
+    def find_counterfactuals(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
         planned = self._planned(rows)
         self.plans = {label: plan for label, plan, ok in zip(labels, planned.plans, planned.found, strict=True) if ok}
         return np.where(planned.found[:, None], planned.ends, np.nan)

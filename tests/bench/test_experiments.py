@@ -154,7 +154,7 @@ def test_plans_of_a_trained_sequential_method_survive(monkeypatch):
     cell = judgement("FastAR", "Acc_AIR", dataclasses.replace(SETTING, people=5))
     result = cell.recourse.run()
     model, people = cell.recourse.setting.model(), cell.recourse.setting.factuals()
-    expected = rose_carla.Benchmark(model, made[0], people, {"n_samples": 50}).compute_acc_air()
+    expected = rose_carla.Benchmark(model, made[0], people, {"n_samples": 50}).compute_metric("Acc_AIR")
     assert result.arrays["n_actions"].sum() == len(result.arrays["actions"]) > 0
     np.testing.assert_array_equal(cell.run(result).arrays["Acc_AIR"], expected["Acc_AIR"])
 
@@ -174,7 +174,7 @@ def test_plans_go_with_their_people_in_their_order_also_past_somebody_without_re
     rates = Store(tmp_path).find(cell).arrays["Acc_AIR"]
     model, people = SETTING.model(), SETTING.factuals()
     benchmark = rose_carla.Benchmark(model, METHODS["GrSp"].build(model, 0, {}), people, options)
-    np.testing.assert_array_equal(rates, benchmark.compute_acc_air()["Acc_AIR"])
+    np.testing.assert_array_equal(rates, benchmark.compute_metric("Acc_AIR")["Acc_AIR"])
     assert np.isnan(rates).tolist() == [False, True, False, False]
     at_once = metrics.AccAIR(model, options).get_evaluation(people, benchmark.counterfactuals)["Acc_AIR"]
     assert (at_once.to_numpy() != rates)[[0, 2, 3]].any()

@@ -46,8 +46,8 @@ def test_a_policy_is_evaluated_as_it_is(run, direct):
     shown = pd.read_csv(io.StringIO(done.out)).set_index("Method").loc["ROSE-one of policy"]
     factuals = models.negative_instances(direct.model).head(5)
     expected = Benchmark(direct.model, direct.method, factuals, {"n_samples": 60, "seed": 0})
-    assert shown["Acc_AIR"] == pytest.approx(expected.compute_acc_air()["Acc_AIR"].mean())
-    assert shown["Proximity"] == pytest.approx(expected.compute_proximity()["Proximity"].mean())
+    assert shown["Acc_AIR"] == pytest.approx(expected.compute_metric("Acc_AIR")["Acc_AIR"].mean())
+    assert shown["Proximity"] == pytest.approx(expected.compute_metric("Proximity")["Proximity"].mean())
 
 
 def test_counterfactuals_made_elsewhere_are_evaluated(run, folder, direct):

@@ -98,7 +98,7 @@ def test_linear_model_against_the_closed_forms(compas_linear):
 def test_plans_are_followed_in_their_order(compas_ann, factuals):
     method = Steps(compas_ann, plans=True)
     benchmark = rose_carla.Benchmark(compas_ann, method, factuals, FEW)
-    result = benchmark.compute_acc_air()
+    result = benchmark.compute_metric("Acc_AIR")
     noise, order = PlausibleNoise(Density.from_model(compas_ann)), compas_ann.feature_input_order
     for row, label in enumerate(factuals.index[:4]):
         start = factuals.loc[[label], order].to_numpy()
@@ -135,7 +135,7 @@ def test_methods_are_compared_on_the_same_noise(compas_ann, factuals):
 )
 def test_carla_mains_interface(compas_ann, factuals, name):
     options = {"RecourseTime": {"seconds": 2.4}, "AccAIR": FEW, "GaussianAIR": FEW, "PlausibleAIR": FEW}.get(name)
-    evaluation = getattr(metrics, name)(mlmodel=compas_ann, hyperparameters=options)
+    evaluation = getattr(metrics, name)(mlmodel=compas_ann, hyperparams=options)
     ends = Steps(compas_ann, fail=[2]).get_counterfactuals(factuals)
     before = factuals.copy(), ends.copy()
     result = evaluation.get_evaluation(factuals=factuals, counterfactuals=ends)
@@ -204,7 +204,7 @@ def test_bad_options_and_labels_are_explained(compas_ann, factuals):
         metrics.GaussianAIR(compas_ann, {"varience": 0.1})
     with pytest.raises(NoiseError, match="Unknown hyper-parameter 'n_sample'"):
         rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, {"n_sample": 10})
-    with pytest.raises(NoiseError, match="cannot know the time"):
+    with pytest.raises(NoiseError, match="does not measure time"):
         metrics.RecourseTime(compas_ann)
     with pytest.raises(NoiseError, match="Unknown hyper-parameter 'norm'"):
         metrics.Proximity(compas_ann, {"norm": 2})
@@ -213,7 +213,7 @@ def test_bad_options_and_labels_are_explained(compas_ann, factuals):
         metrics.Proximity(compas_ann).get_evaluation(pd.concat([factuals, factuals]), ends)
     with pytest.raises(DataError, match="lack the columns sex_Male"):
         metrics.Proximity(compas_ann).get_evaluation(factuals, ends.drop(columns="sex_Male"))
-    with pytest.raises(DataError, match="Cannot tell which of 5 counterfactuals"):
+    with pytest.raises(DataError, match="Cannot match 5 counterfactuals"):
         metrics.Proximity(compas_ann).get_evaluation(factuals, ends.head(5).reset_index(drop=True))
 
 
@@ -233,7 +233,7 @@ def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
         with pytest.raises(ModelError, match="Expected a CARLA model"):
             rose_carla.Benchmark(model, Never(compas_ann), factuals)
     for method in (None, Never, "ROSE-one"):
-        with pytest.raises(PlanError, match="a recourse method that is made for a model"):
+        with pytest.raises(PlanError, match="an instance of a recourse method"):
             rose_carla.Benchmark(compas_ann, method, factuals)
 
 
@@ -268,7 +268,7 @@ def test_plans_of_the_wrong_shape_are_refused(compas_ann, factuals):
     change = (ends.loc[label] - factuals.loc[label, ends.columns]).to_numpy()
     with pytest.raises(NoiseError, match=r"has shape \(7, 1\), expected \(k, 7\)"):
         metrics.AccAIR(compas_ann, {**FEW, "plans": {label: change[:, None]}}).get_evaluation(factuals, ends)
-    with pytest.raises(NoiseError, match="has to be a mapping"):
+    with pytest.raises(NoiseError, match="must be a mapping"):
         metrics.AccAIR(compas_ann, {**FEW, "plans": [change]})
 
 
@@ -305,7 +305,27 @@ def test_frames_that_cannot_be_judged_are_refused(compas_ann, factuals):
     ):
         with pytest.raises(DataError, match=message):
             metric.get_evaluation(factuals, returned)
-    with pytest.raises(NoiseError, match="has to be a dictionary"):
+    with pytest.raises(NoiseError, match="Expected a dictionary"):
         metrics.Sparsity(compas_ann, 5)
-    with pytest.raises(NoiseError, match="have to be an array of numbers"):
+    with pytest.raises(NoiseError, match="must be an array of numbers"):
         metrics.AccAIR(compas_ann, {**FEW, "plans": {factuals.index[0]: "x"}}).get_evaluation(factuals, ends)
+
+
+@pytest.mark.parametrize("name", ["GaussianAIR", "PlausibleAIR", "AccAIR"])
+def test_subclass_of_invalidation_metric_gives_the_same_numbers(compas_ann, factuals, name):
+    metric = getattr(metrics, name)
+
+    class Renamed(metric):
+        pass
+
+    ends = Steps(compas_ann).get_counterfactuals(factuals)
+    expected = metric(compas_ann, FEW).get_evaluation(factuals, ends)
+    pd.testing.assert_frame_equal(Renamed(compas_ann, FEW).get_evaluation(factuals, ends), expected, check_exact=True)
+
+
+def test_registry_lists_the_column_of_each_metric(compas_ann, factuals):
+    assert all(metric.evaluation.columns[0] == column for column, metric in metrics.METRICS.items())
+    benchmark = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW)
+    assert set(metrics.METRICS) <= set(benchmark.run_benchmark().columns)
+    with pytest.raises(NoiseError, match="Unknown metric 'Acc_Air': did you mean 'Acc_AIR'"):
+        benchmark.compute_metric("Acc_Air")
