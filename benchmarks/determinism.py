@@ -73,7 +73,7 @@ def by_jobs(names: list[str]) -> None:
 def arrays(cells: Path) -> dict[tuple[str, str], bytes]:
     """The bits of all that finished cells hold, by file and name, but for times and what was noted down beside."""
     found = {}
-    for path in cells.rglob("*.npz"):
+    for path in cells.rglob("*.safetensors"):
         with np.load(path, allow_pickle=False) as content:
             for name in content.files:
                 if content[name].ndim and "time" not in name.lower():

@@ -129,7 +129,7 @@ def share(folder: str, number: int, n_models: int, start: Any, results: Any) -> 
             seed = (turn + number) % n_models
             model = models.train(data, "ann", seed=seed, settings=settings)
             seen.append((seed, float(model.predict_proba(data.df.head(100))[:, 1].sum())))
-            store.keep(cell, Result({"Proximity": np.full(1000, float(number))}))
+            store.save(cell, Result({"Proximity": np.full(1000, float(number))}))
             found = store.find(cell)
             assert found is not None
             assert len({*found.arrays["Proximity"].tolist()}) == 1

@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
     people().to_csv(path / "loans.csv", index=False)
     (path / "named").mkdir()
     people().head(40).to_csv(path / "GrSp", index=False)
-    people().to_csv(path / "named" / "policy.npz", index=False)
+    people().to_csv(path / "named" / "policy.safetensors", index=False)
     some = people().head(40)
     some.insert(0, "name", [f"P{i}" for i in range(40)])
     some.to_csv(path / "people.csv", index=False)
@@ -97,7 +97,7 @@ def direct(folder):
         frame, "loan", name="the same", favourable="granted", immutables=["age"], categorical=["home", "zone", "vip"]
     )
     model = models.train(data, "linear")
-    method = RoseOne.load(folder / "policy" / "policy.npz", model)
+    method = RoseOne.load(folder / "policy" / "policy.safetensors", model)
     return SimpleNamespace(frame=frame, data=data, model=model, method=method)
 
 

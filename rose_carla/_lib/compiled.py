@@ -76,7 +76,7 @@ class _Files(IndexDataCacheFile):
 
     @contextlib.contextmanager
     def _open_for_write(self, filepath: str) -> Iterator[Any]:
-        with files.whole(Path(filepath)) as file:
+        with files.atomic_write(Path(filepath)) as file:
             yield file
 
     def _remove_others(self) -> None:

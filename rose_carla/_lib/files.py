@@ -1,77 +1,198 @@
-"""Files that are there whole or not at all, whoever is killed and whatever is full meanwhile."""
+"""Atomic writes, and arrays with JSON metadata in safetensors files."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-#: Names of files that are being written, and after how many seconds one of them is nobody's any more.
-_UNFINISHED = ".rose-carla-{}.tmp"
-_ABANDONED = 24 * 3600.0
+import numpy as np
+from rose_carla.errors import RoseCarlaError, error_text, short_repr
+
+#: Version of the files of :func:`save_arrays`; increase it when their contents change their meaning.
+FORMAT = 2
+#: Names of temporary files, and the seconds after which a temporary file belongs to a process that was killed.
+_TEMPORARY = ".rose-carla-{}.tmp"
+_STALE = 24 * 3600.0
+#: The entry of a safetensors header that holds our JSON.
+_HEADER = "rose_carla"
+
+
+class FileFormatError(RoseCarlaError, ValueError):
+    """A file is damaged, of another format, or was not written by this package."""
+
+
+class FileWriteError(RoseCarlaError, OSError):
+    """A file or folder cannot be written."""
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which is in its place at the end; until then, and after an error, the old one is.
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Yield a binary file that replaces ``path`` when the block ends without an error.
 
-    It is written beside its place, brought to the disk and then renamed, so that a process that is killed leaves the
-    old file and an unfinished one with a name of its own. Those that are a day old are removed on the way. The new file
-    is as private as the old one. A link is replaced, not followed: whoever put it there does not choose what is written
-    over.
+    The contents are written beside ``path``, flushed to the disk and renamed, so a process that is killed leaves the
+    old file and a temporary one; those older than a day are removed here. The mode of an old file is kept. A symbolic
+    link is replaced, not followed.
 
     Raises
     ------
     OSError
-        If it cannot be written, or there is something else than a file, such as a device.
+        If the file cannot be written, or ``path`` is a folder, a device or a pipe.
     """
     _check_name(path)
     if path.exists() and not (path.is_file() or path.is_symlink()):
-        raise OSError(errno.EINVAL, "there is a folder, a device or a pipe in its place")
+        raise OSError(errno.EINVAL, "it is a folder, a device or a pipe")
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path.parent)
-    unfinished = path.with_name(_UNFINISHED.format(secrets.token_hex(8)))
+    _remove_stale(path.parent)
+    temporary = path.with_name(_TEMPORARY.format(secrets.token_hex(8)))
     try:
-        with unfinished.open("xb") as file:
-            _keep_mode(path, unfinished)  # before anything is in it that not everybody may read
+        with temporary.open("xb") as file:
+            _copy_mode(path, temporary)  # before the contents: they may be private
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, path)
+        os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def check_folder(folder: Path) -> None:
-    """Find out before hours of work whether a folder, which need not exist yet, can be written; nothing is left there.
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file atomically, text as UTF-8.
 
     Raises
     ------
-    OSError
-        If it cannot be.
+    FileWriteError
+        If it cannot be written.
     """
-    _check_name(folder)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    # file names and the output of methods may hold bytes that are not UTF-8
+    encoded = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
+        with atomic_write(path) as file:
+            file.write(encoded)
+    except OSError as error:
+        raise FileWriteError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
+
+
+def check_writable(folder: Path) -> None:
+    """Check before a long computation that files can be created in ``folder``, which need not exist yet.
+
+    Raises
+    ------
+    FileWriteError
+        If they cannot.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()] if "\0" not in str(folder) else []
+    try:
+        _check_name(folder)
         try:
-            _try_writing(folder)
-        except FileNotFoundError:  # another process tried the same, and has just left nothing there
-            _try_writing(folder)
+            _create_file_in(folder)
+        except FileNotFoundError:  # another process ran the same check and has just removed the folder
+            _create_file_in(folder)
+    except OSError as error:
+        raise FileWriteError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
     finally:
         for each in missing:
             with contextlib.suppress(OSError):
                 each.rmdir()
 
 
-def _try_writing(folder: Path) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Write numeric arrays and JSON-able metadata to a safetensors file, with a checksum of both.
+
+    Raises
+    ------
+    FileWriteError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> path = Path(tempfile.mkdtemp()) / "example.safetensors"
+    >>> save_arrays(path, {"weights": np.arange(3.0)}, {"key": "abc"})
+    >>> load_arrays(path)
+    ({'weights': array([0., 1., 2.])}, {'key': 'abc'})
+    """
+    from safetensors.numpy import save
+
+    plain = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
+    text = json.dumps(dict(metadata), sort_keys=True)
+    header = {"format": FORMAT, "sha256": _digest(plain, text), "metadata": text}
+    write_file(path, save(plain, metadata={_HEADER: json.dumps(header)}))
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the arrays and metadata of :func:`save_arrays`.
+
+    Nothing in the file is executed, and no more memory is used than the size of the file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, damaged, of another format, or was not written by :func:`save_arrays`.
+    """
+    from safetensors import safe_open
+
+    if not path.is_file():
+        raise FileFormatError(f"{str(path)!r} does not exist or is not a regular file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {})[_HEADER])
+            found, digest, text = header["format"], header["sha256"], header["metadata"]
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+        metadata = dict(json.loads(text))
+        for name, array in arrays.items():
+            if not array.size and max(array.shape) > path.stat().st_size:
+                raise ValueError(f"{short_repr(name)} has an impossible shape")
+    except OSError as error:
+        raise FileFormatError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
+    except Exception as error:  # the file decides what the parsers of safetensors and JSON raise
+        raise FileFormatError(f"{str(path)!r} is damaged or not a rose-carla file: {error_text(error)}") from error
+    if found != FORMAT:
+        raise FileFormatError(f"{str(path)!r} has format {short_repr(found)}, this version reads format {FORMAT}.")
+    if digest != _digest(arrays, text):
+        raise FileFormatError(f"{str(path)!r} is damaged: its contents do not match their checksum.")
+    return arrays, metadata
+
+
+def cache_dir() -> Path:
+    """Return ``$ROSE_CARLA_CACHE``, or ``rose_carla`` in the user's cache folder.
+
+    Raises
+    ------
+    FileWriteError
+        If it is in a home folder and the user has none.
+    """
+    try:
+        if chosen := os.environ.get("ROSE_CARLA_CACHE"):
+            return Path(chosen).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rose_carla"
+    except RuntimeError as error:
+        raise FileWriteError("the user has no home folder: set ROSE_CARLA_CACHE to a folder.") from error
+
+
+def key_of(description: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a JSON-able description."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(arrays: Mapping[str, np.ndarray], metadata: str) -> str:
+    digest = hashlib.sha256(metadata.encode())
+    for name in sorted(arrays):
+        digest.update(f"\0{name}\0{arrays[name].dtype}{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+def _create_file_in(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
@@ -79,11 +200,10 @@ def _try_writing(folder: Path) -> None:
 
 def _check_name(path: Path) -> None:
     if "\0" in str(path):
-        raise OSError(errno.EINVAL, "no name of a file holds NUL")
+        raise OSError(errno.EINVAL, "the name holds a NUL character")
 
 
-def _keep_mode(old: Path, new: Path) -> None:
-    """Let those who may use the old file, if there is one, use the new one; its owner always may."""
+def _copy_mode(old: Path, new: Path) -> None:
     try:
         mode = old.lstat().st_mode
     except FileNotFoundError:
@@ -92,9 +212,9 @@ def _keep_mode(old: Path, new: Path) -> None:
         new.chmod(mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
 
 
-def _remove_abandoned(folder: Path) -> None:
+def _remove_stale(folder: Path) -> None:
     with contextlib.suppress(OSError):
-        for path in folder.glob(_UNFINISHED.format("*")):
+        for path in folder.glob(_TEMPORARY.format("*")):
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _ABANDONED:
+                if time.time() - path.stat().st_mtime > _STALE:
                     path.unlink()

@@ -7,23 +7,19 @@ others wait for the rest for ever; a name is sent at once or not at all.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from rose_carla._lib.files import load_arrays, save_arrays
 from rose_carla.bench.cells import Cell, Result
 from rose_carla.bench.work import Outcome, work
 from rose_carla.errors import ExperimentError
-from rose_carla.models import cache
 
 #: Seconds between looks at whether anybody waits for a result.
 _LOOK = 1.0
-#: Names in a file beside the arrays of a result.
-_ARRAY, _LOG, _TOLD = "array.", "log", "told"
 
 
 def work_aside(cell: Cell, needed: tuple[Result, ...], n_threads: int, folder: str) -> str:
@@ -52,11 +48,7 @@ def put(outcome: Outcome, path: Path) -> None:
     result = outcome.result
     told: dict[str, Any] = {"error": outcome.error, "seconds": outcome.seconds}
     told["about"] = None if result is None else dict(result.about)
-    arrays = {} if result is None else {f"{_ARRAY}{name}": array for name, array in result.arrays.items()}
-    # bytes: numpy cuts zeros at the end of texts, and what methods print need not be text
-    arrays[_LOG] = np.frombuffer(outcome.log.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-    arrays[_TOLD] = np.array(json.dumps(told))
-    cache.write(path, outcome.cell.key, arrays)
+    save_arrays(path, {} if result is None else result.arrays, {**told, "log": outcome.log})
 
 
 def take(cell: Cell, path: Path) -> Outcome:
@@ -68,15 +60,12 @@ def take(cell: Cell, path: Path) -> Outcome:
         If somebody has done something to the file.
     """
     try:
-        arrays = cache.read(path, cell.key)
+        arrays, told = load_arrays(path)
         path.unlink()
-    except (cache.CacheError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ExperimentError(f"What came of {cell.words!r} is lost, {str(path)!r} cannot be read: {error}.") from error
-    told = json.loads(str(arrays.pop(_TOLD)))
-    log = arrays.pop(_LOG).tobytes().decode("utf-8", "surrogatepass")
-    own = {name.removeprefix(_ARRAY): array for name, array in arrays.items()}
-    result = None if told["about"] is None else Result(own, told["about"])
-    return Outcome(cell, result, told["error"], log, told["seconds"])
+    result = None if told["about"] is None else Result(arrays, told["about"])
+    return Outcome(cell, result, told["error"], told["log"], told["seconds"])
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rose_carla._lib.files import key_of
 from rose_carla._lib.seeds import seeded
 from rose_carla._lib.timeouts import interrupted_after
 from rose_carla.bench import sources
@@ -35,7 +36,6 @@ from rose_carla.metrics import (
     Validity,
 )
 from rose_carla.metrics.evaluations import Evaluation as Metric
-from rose_carla.models.cache import key_of
 
 #: Metrics by the column that holds them, and whether they look at noise.
 METRICS: Mapping[str, tuple[type[Metric], bool]] = {
@@ -108,11 +108,11 @@ class Recourse:
 
     def fits(self, result: Result) -> bool:
         """Whether a result can be of such a cell."""
-        ends, people = result.arrays.get("counterfactuals"), result.arrays.get("people")
+        ends, labels = result.arrays.get("counterfactuals"), result.about.get("labels")
         numbers = [result.about.get(name) for name in ("seconds", "training_seconds", "people", "found")]
-        if ends is None or people is None or not all(isinstance(number, (int, float)) for number in numbers):
+        if ends is None or not isinstance(labels, list) or not all(isinstance(each, (int, float)) for each in numbers):
             return False
-        return ends.ndim == 2 and ends.dtype.kind == "f" and people.shape == (len(ends),) == (result.about["people"],)
+        return ends.ndim == 2 and ends.dtype.kind == "f" and len(labels) == len(ends) == result.about["people"]
 
     def run(self) -> Result:
         """Train, then generate; the time of each is taken apart, and neither includes the classifier's.
@@ -131,10 +131,7 @@ class Recourse:
                 benchmark = Benchmark(model, method, factuals)
         seconds = float(benchmark.compute_metric("Recourse_Time").iloc[0, 0]) * len(factuals)
         plans: Mapping[Any, np.ndarray] | None = getattr(method, "plans", None)
-        arrays = {
-            "counterfactuals": benchmark.counterfactuals.to_numpy(),
-            "people": np.array([str(label) for label in factuals.index]),
-        }
+        arrays = {"counterfactuals": benchmark.counterfactuals.to_numpy()}
         if plans is not None:
             nothing = np.empty((0, arrays["counterfactuals"].shape[1]))
             actions = [plans.get(label, nothing) for label in factuals.index]
@@ -148,6 +145,7 @@ class Recourse:
                 "seconds": seconds,
                 "found": int(np.isfinite(arrays["counterfactuals"]).all(axis=1).sum()),
                 "people": len(factuals),
+                "labels": [str(label) for label in factuals.index],
                 "hyperparameters": _plain(settings.as_dict() if settings is not None else entry(self.method).options),
             },
         )

@@ -24,7 +24,7 @@ from rose_carla.bench.options import (
 )
 from rose_carla.bench.people import people
 from rose_carla.bench.provenance import provenance, revision
-from rose_carla.bench.store import write_whole
+from rose_carla._lib.files import write_file
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import RoseCarlaError
 from tqdm import tqdm
@@ -65,7 +65,7 @@ def _run(chosen: argparse.Namespace, scope: Scope) -> int:
         made.append(name)
     problems = failures(finished) + problems
     about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
-    write_whole(chosen.out.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    write_file(chosen.out.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in made:
         show(f"{printable(str(Path(chosen.out.typed) / name))}: {RECIPES[name].words}")
     for words in problems:

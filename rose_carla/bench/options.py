@@ -14,11 +14,12 @@ from rose_carla import bench, datasets
 from rose_carla._lib.endings import DONE, REFUSED, Said
 from rose_carla._lib.text import one_line
 from rose_carla._lib.threads import n_cores
+from rose_carla._lib.files import check_writable
 from rose_carla.bench.backends import Backend, Dask, Local
 from rose_carla.bench.layouts import Scope
 from rose_carla.bench.people import Point
 from rose_carla.bench.runner import Finished
-from rose_carla.bench.store import Store, check_folder
+from rose_carla.bench.store import Store
 from rose_carla.errors import short_repr, unknown_name
 
 #: For whoever stops a run.
@@ -131,7 +132,7 @@ def scope_of(parser: Parser, chosen: argparse.Namespace, classifier: str) -> Sco
 
 def finished_cells(chosen: argparse.Namespace, points: Sequence[Point]) -> Finished:
     """All cells of some points, computed where they have not been."""
-    check_folder(chosen.out.path)
+    check_writable(chosen.out.path)
     store = Store(chosen.cells.path)
     backend: Backend = Dask(chosen.scheduler) if chosen.backend == "dask" else Local(chosen.jobs)
     try:

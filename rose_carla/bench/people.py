@@ -52,7 +52,7 @@ def people(points: Iterable[Point], finished: Finished) -> pd.DataFrame:
             "Method": cell.method,
             "Condition": point.condition,
             "Seed": cell.setting.seed,
-            "Person": recourse.arrays["people"],
+            "Person": recourse.about["labels"],
         }
         for judgement in point.judgements:
             judged = finished.results.get(judgement)

@@ -17,7 +17,7 @@ from rose_carla.bench.latex import latex
 from rose_carla.bench.markdown import frame_markdown, harmless, markdown
 from rose_carla.bench.measures import DATASETS, MEASURES, condition_words
 from rose_carla.bench.people import tidy_csv
-from rose_carla.bench.store import write_whole
+from rose_carla._lib.files import write_file
 from rose_carla.bench.table import Table
 from rose_carla.errors import MissingPackageError
 
@@ -67,19 +67,19 @@ def write(
     for table, people in parts:
         page.table(table)
         text = f"{markdown(table)}\n"
-        write_whole(folder / f"{table.name}.csv", tidy_csv(table.frame()))
-        write_whole(folder / f"{table.name}.tex", latex([table], origin))
-        write_whole(folder / f"{table.name}-people.csv", tidy_csv(people))
+        write_file(folder / f"{table.name}.csv", tidy_csv(table.frame()))
+        write_file(folder / f"{table.name}.tex", latex([table], origin))
+        write_file(folder / f"{table.name}-people.csv", tidy_csv(people))
         if table.name in held:
             text += _compared(folder, table.name, people, held[table.name], page)
         about = escape(origin, quote=False)  # nothing in it ends the comment
         head = f"<!-- {about} -->\n\n# {harmless(title)}\n\n```\n{printable(provenance['command'])}\n```\n\n"
         failed = "".join(f"- {harmless(words)}\n" for words in errors)
-        write_whole(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
+        write_file(folder / f"{table.name}.md", head + (f"## What failed\n\n{failed}\n" if failed else "") + text)
     page.heading("Where this comes from")
     page.code(json.dumps(provenance, indent=2, ensure_ascii=False))
-    write_whole(folder / "report.html", page.html())
-    write_whole(folder / "run.json", json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
+    write_file(folder / "report.html", page.html())
+    write_file(folder / "run.json", json.dumps(provenance, indent=2, ensure_ascii=False) + "\n")
     return held
 
 
@@ -90,14 +90,14 @@ def _compared(folder: Path, name: str, people: pd.DataFrame, held: pd.DataFrame,
         page.heading("Is anybody both safer and shorter than ROSE?")
         page.text(_CLAIM)
         page.frame(_told(held))
-        write_whole(folder / f"{name}-claims.csv", tidy_csv(held))
+        write_file(folder / f"{name}-claims.csv", tidy_csv(held))
         text += f"## Is anybody both safer and shorter than ROSE?\n\n{_CLAIM}\n\n{frame_markdown(_told(held))}\n"
     tests = t_tests(people[people["Condition"] == ""])
     if not tests.empty:
         page.heading("Tests")
         page.text(_TESTS)
         page.frame(_formatted(tests))
-        write_whole(folder / f"{name}-tests.csv", tidy_csv(tests))
+        write_file(folder / f"{name}-tests.csv", tidy_csv(tests))
         text += f"## Tests\n\n{_TESTS}\n\n{frame_markdown(_formatted(tests))}\n"
     page.heading("Robustness against cost")
     for metric in ("Plausible_AIR", "Acc_AIR"):
@@ -108,7 +108,7 @@ def _compared(folder: Path, name: str, people: pd.DataFrame, held: pd.DataFrame,
         except MissingPackageError as error:
             page.text(str(error))
             break
-        write_whole(folder / f"{name}-{metric.lower().replace('_', '-')}.svg", svg)
+        write_file(folder / f"{name}-{metric.lower().replace('_', '-')}.svg", svg)
         page.figure(svg, f"Mean {MEASURES[metric].label} against mean L1 distance: lower and further left is better.")
     return text
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rose_carla._lib.files import check_writable, write_file
 from rose_carla._lib.text import one_line
 from rose_carla.bench.backends import Backend, Job
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
-from rose_carla.bench.store import Store, check_folder, file_name, write_whole
+from rose_carla.bench.store import Store, file_name
 from rose_carla.bench.work import Outcome
 from tqdm import tqdm
 
@@ -69,9 +70,9 @@ def run(
     found = {cell: result for cell in everything if (result := store.find(cell)) is not None}
     results: dict[Cell, Result] = {cell: result for cell, result in found.items() if _reusable(cell, result, backend)}
     missing = [cell for cell in everything if cell not in results]
-    store.check_places(missing)
+    store.check_writable(missing)
     if missing and logs is not None:
-        check_folder(logs)
+        check_writable(logs)
     errors: dict[Cell, str] = {}
     with _Bar(missing, progress) as bar:
         first: list[Job] = [(cell, ()) for cell in missing if isinstance(cell, Recourse)]
@@ -115,10 +116,10 @@ def _each(jobs: list[Job], backend: Backend, store: Store, logs: Path | None, ba
         if outcome.result is not None:
             how = {"alone": backend.alone, "threads": backend.n_threads, "cell_seconds": outcome.seconds}
             result = replace(outcome.result, about={**outcome.result.about, **how})
-            store.keep(outcome.cell, result)  # before the log, which may be on a disk that is full
+            store.save(outcome.cell, result)  # before the log, which may be on a disk that is full
             outcome = replace(outcome, result=result)
         if logs is not None:
-            write_whole(logs / f"{file_name(outcome.cell)}.log", outcome.log)
+            write_file(logs / f"{file_name(outcome.cell)}.log", outcome.log)
         bar.over(outcome.cell, outcome.error)
         yield outcome
 

@@ -33,7 +33,7 @@ from rose_carla.cli.parser import MANY, CommandError, at_least
 from rose_carla.cli.streams import printing_aside
 from rose_carla.datasets.raw import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
-from rose_carla.models.cache import cache_dir
+from rose_carla._lib.files import cache_dir
 
 _PEOPLE = 10
 _DATA = "compas"

@@ -104,7 +104,7 @@ def written(path: str | None) -> Iterator[TextIO]:
     try:
         with contextlib.ExitStack() as stack:
             if _replaceable(path):  # a link stays a link to what is written
-                raw = stack.enter_context(files.whole(Path(os.path.realpath(path))))
+                raw = stack.enter_context(files.atomic_write(Path(os.path.realpath(path))))
             else:
                 raw = stack.enter_context(open(path, "ab"))
             # names of files, which may be in it, need not be text

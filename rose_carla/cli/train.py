@@ -6,7 +6,7 @@ examples:
   rose-carla train loans.csv --target loan --favourable granted --model mymodels:forest --out policy
   rose-carla train adult --method ROSE-mul --set tau=0.9 --set monotone.education-num=increase --out adult-policy
 
-The folder gets policy.npz, the policy, and train.json, all that is needed to make data and classifier again; neither is
+The folder gets policy.safetensors, the policy, and train.json, all that is needed to make data and classifier again; neither is
 ever unpickled. 'rose-carla recourse' and 'rose-carla evaluate' take it as --policy DIR.
 """
 
@@ -85,7 +85,7 @@ def run(chosen: argparse.Namespace) -> int:
     show(f"policy      {printable(name)}, trained in {trained - fitted:.1f} s")
     show(f"plans       {reached(method, model, seed)}")
     told = printable(str(chosen.out))
-    show(f"written     {told}/policy.npz, {told}/train.json")
+    show(f"written     {told}/policy.safetensors, {told}/train.json")
     return DONE
 
 

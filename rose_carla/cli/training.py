@@ -16,7 +16,7 @@ from typing import Any
 import rose_carla
 from carla.models.api import MLModel
 from rose_carla._lib import files
-from rose_carla.bench.store import write_whole
+from rose_carla._lib.files import write_file
 from rose_carla.cli.classifier import classifier
 from rose_carla.cli.data import DataChoice, Loaded
 from rose_carla.cli.method import planner_class
@@ -28,9 +28,9 @@ from rose_carla.rose.sequential import Sequential
 
 #: Raise when the contents of a file change their meaning.
 FORMAT = 2
-_POLICY, _TRAINING = "policy.npz", "train.json"
+_POLICY, _TRAINING = "policy.safetensors", "train.json"
 #: A policy whose training is being written: it becomes the policy once ``train.json`` speaks of it.
-_NEXT = "policy-next.npz"
+_NEXT = "policy-next.safetensors"
 _FILES = (_POLICY, _NEXT, _TRAINING)
 #: Bytes of ``train.json`` that are read: what is longer was not written by us.
 _LONGEST = 1 << 26
@@ -99,10 +99,7 @@ class Training:
         """
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"{str(folder)!r} is a file: name a folder.")
-        try:
-            files.check_folder(folder)
-        except OSError as error:
-            raise CommandError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+        files.check_writable(folder)
         for name in _FILES if not self.data.built_in else ():
             apart(str(folder / name), self.data.source)
         if force or not any((folder / name).exists() for name in (_POLICY, _TRAINING)):
@@ -127,7 +124,7 @@ class Training:
                 "version": rose_carla.__version__,
                 "command": shlex.join(typed),
             }
-            write_whole(folder / _TRAINING, json.dumps({**about, "checksum": checksum(about)}, indent=2) + "\n")
+            write_file(folder / _TRAINING, json.dumps({**about, "checksum": checksum(about)}, indent=2) + "\n")
             os.replace(folder / _NEXT, folder / _POLICY)
 
 

@@ -17,10 +17,10 @@ import pandas as pd
 import torch
 from carla.data.api import Data
 from carla.models.api import MLModel
+from rose_carla._lib.files import FileFormatError, FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
 from rose_carla.datasets.dataset import RESERVED_NAMES
 from rose_carla.errors import DataError, ModelError, error_text, short_repr, unknown_name
-from rose_carla.models import cache
 from rose_carla.models.contract import check_data, check_model
 from rose_carla.models.mlmodel import TorchModel
 from rose_carla.models.network import Network, is_finite, put_weights
@@ -112,7 +112,7 @@ def train(
     settings
         Instead of :func:`default_settings`.
     use_cache
-        Look for the weights on disk first and keep them there; see :func:`rose_carla.models.cache.cache_dir`.
+        Look for the weights on disk first and keep them there; see :func:`rose_carla._lib.files.cache_dir`.
     progress
         Show a progress bar.
 
@@ -139,7 +139,7 @@ def train(
             f"The target {data.target!r} has to hold both outcomes 0 and 1 in the training split, found "
             f"{np.unique(outcomes).tolist()}."
         )
-    key = cache.key_of(
+    key = key_of(
         {
             "data": _fingerprint(frame[[*order, data.target]]),
             "settings": dataclasses.asdict(settings),
@@ -147,7 +147,7 @@ def train(
             "torch": torch.__version__,
         }
     )
-    path = _place(f"{kind}-{key[:32]}.npz") if use_cache else None
+    path = _place(f"{kind}-{key[:32]}.safetensors") if use_cache else None
     network = _load(path, key, len(order), settings) if path else None
     if network is None:
         network = _fit(inputs, outcomes, settings, seed, progress)
@@ -232,9 +232,9 @@ def _fingerprint(frame: pd.DataFrame) -> str:
 
 def _place(name: str) -> Path | None:
     try:
-        return cache.cache_dir() / "models" / name
-    except cache.CacheError as error:
-        warnings.warn(f"The trained classifier was not cached: {error}.", stacklevel=3)
+        return cache_dir() / "models" / name
+    except FileWriteError as error:
+        warnings.warn(f"The trained classifier was not cached: {error}", stacklevel=3)
         return None
 
 
@@ -243,17 +243,18 @@ def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Netw
         return None
     network = Network(inputs, settings.hidden)
     try:
-        put_weights(network, cache.read(path, key))
-    except (cache.CacheError, ValueError) as error:
-        warnings.warn(
-            f"Training anew: the cached classifier {path.name} is not used, {error_text(error)}", stacklevel=3
-        )
+        arrays, metadata = load_arrays(path)
+        if metadata.get("key") != key:
+            raise FileFormatError(f"{str(path)!r} belongs to another data set or other settings.")
+        put_weights(network, arrays)
+    except ValueError as error:
+        warnings.warn(f"Training the classifier again, the cached one is unusable: {error_text(error)}", stacklevel=3)
         return None
     return network
 
 
 def _keep(path: Path, key: str, network: Network) -> None:
     try:
-        cache.write(path, key, {name: tensor.numpy() for name, tensor in network.state_dict().items()})
-    except OSError as error:
-        warnings.warn(f"The trained classifier was not cached: {error}.", stacklevel=3)
+        save_arrays(path, {name: tensor.numpy() for name, tensor in network.state_dict().items()}, {"key": key})
+    except FileWriteError as error:
+        warnings.warn(f"The trained classifier was not cached: {error}", stacklevel=3)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from rose_carla._lib.text import printable
-from rose_carla.bench.store import write_whole
+from rose_carla._lib.files import write_file
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
 
@@ -200,6 +200,6 @@ def save(figure: Any, stem: str | Path, formats: Sequence[str] = ("pdf", "png"))
     paths = []
     for kind, content in contents.items():
         path = Path(f"{stem}.{kind}")
-        write_whole(path, content)
+        write_file(path, content)
         paths.append(path)
     return paths

@@ -233,8 +233,8 @@ def test_the_same_seed_gives_the_same_policy(compas_linear):
 
 
 def test_policies_can_be_saved_and_loaded(fastar, compas_ann, people, tmp_path):
-    fastar.save(tmp_path / "policy.npz")
-    loaded = FastAR.load(tmp_path / "policy.npz", compas_ann)
+    fastar.save(tmp_path / "policy.safetensors")
+    loaded = FastAR.load(tmp_path / "policy.safetensors", compas_ann)
     assert loaded.settings == fastar.settings
     pd.testing.assert_frame_equal(loaded.get_counterfactuals(people), fastar.get_counterfactuals(people))
 

@@ -17,7 +17,7 @@ from rose_carla.errors import ExperimentError
 def test_a_cell_is_kept_though_its_log_cannot_be(tmp_path, monkeypatch):
     cell = Judgement(Recourse(Setting("compas", "linear", people=4), "fake_methods:Liked"), ("Proximity",))
     store, full = Store(tmp_path / "cells"), mock.Mock(side_effect=ExperimentError("No space left on device."))
-    monkeypatch.setattr(runner, "write_whole", full)
+    monkeypatch.setattr(runner, "write_file", full)
     with pytest.raises(ExperimentError, match="No space left"):
         bench.run([cell], store, Local(1), tmp_path / "logs", progress=False)
     assert full.call_args[0][0].suffix == ".log"

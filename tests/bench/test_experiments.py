@@ -16,7 +16,8 @@ from carla.recourse_methods import GrowingSpheres
 from rose_carla._lib.seeds import seeded
 from rose_carla.bench import METHODS, Entry, Judgement, Local, Recourse, Setting, Store, cells
 from rose_carla.bench import sources as code
-from rose_carla.bench.store import file_name, write_whole
+from rose_carla._lib.files import write_file
+from rose_carla.bench.store import file_name
 from rose_carla.errors import ExperimentError
 from rose_carla.metrics import NoiseSettings
 from rose_carla.models import cache
@@ -261,7 +262,7 @@ def test_cells_that_do_not_tell_how_they_came_about_are_computed_again(monkeypat
     for cell in (judgement().recourse, judgement()):
         for lost in ("alone", "cell_seconds"):
             about = {name: value for name, value in kept[cell].about.items() if name != lost}
-            Store(tmp_path).keep(cell, bench.Result(kept[cell].arrays, about))
+            Store(tmp_path).save(cell, bench.Result(kept[cell].arrays, about))
             finished = run([judgement()], tmp_path)
             assert (finished.n_reused, finished.n_run) == (1, 1)
             assert lost in finished.results[cell].about
@@ -283,7 +284,7 @@ def test_a_finished_cell_comes_back_as_it_was(tmp_path):
     }  # fmt: skip
     about = {"seconds": 1.25, "training_seconds": 0, "people": 2, "found": 1, "hyperparameters": {"tau": [0.5, None]}}
     assert store.find(cell) is None
-    store.keep(cell, bench.Result(arrays, about))
+    store.save(cell, bench.Result(arrays, about))
     found = store.find(cell)
     assert found.about == about
     assert found.arrays.keys() == arrays.keys()
@@ -325,11 +326,11 @@ WAYS = ["truncated", "corrupted", "tampered", "empty", "garbage", "foreign", *SI
 def test_damaged_files_are_not_used_and_a_warning_says_so(tmp_path, how):
     store, cell, other = Store(tmp_path), judgement(), judgement("Wachter")
     for each in (cell, other):
-        store.keep(each, bench.Result({"Proximity": np.arange(64.0)}))
+        store.save(each, bench.Result({"Proximity": np.arange(64.0)}))
     damage(store.path(cell), how, store.path(other))
     with pytest.warns(UserWarning, match=r"Computing 'compas linear GrSp seed 0 Proximity' again: .* is not used"):
         assert store.find(cell) is None
-    store.keep(cell, bench.Result({"Proximity": np.arange(3.0)}))
+    store.save(cell, bench.Result({"Proximity": np.arange(3.0)}))
     assert store.find(cell).arrays["Proximity"].tolist() == [0, 1, 2]
 
 
@@ -350,22 +351,22 @@ def test_folders_that_cannot_be_written_are_told(tmp_path):
         Store(tmp_path / "file" / "below")
     (tmp_path / "recourse").write_text("in the way")
     with pytest.raises(ExperimentError, match="finished cell 'compas linear GrSp seed 0' cannot be kept"):
-        Store(tmp_path).keep(judgement().recourse, bench.Result({}))
+        Store(tmp_path).save(judgement().recourse, bench.Result({}))
     with pytest.raises(ExperimentError, match="cannot be written"):
-        write_whole(tmp_path / "file" / "below.txt", "text")
+        write_file(tmp_path / "file" / "below.txt", "text")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_read_only_folders_are_told(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ExperimentError, match="cannot be"):
-        Store(tmp_path).keep(judgement(), bench.Result({}))
+        Store(tmp_path).save(judgement(), bench.Result({}))
 
 
 def test_text_files_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "table.md"
-    write_whole(path, "± one")
-    write_whole(path, "± two")
+    write_file(path, "± one")
+    write_file(path, "± two")
     assert path.read_text(encoding="utf-8") == "± two"
 
     def full(*_):
@@ -373,6 +374,6 @@ def test_text_files_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ExperimentError, match="No space left"):
-        write_whole(path, "three")
+        write_file(path, "three")
     assert path.read_text(encoding="utf-8") == "± two"
     assert [*path.parent.iterdir()] == [path]

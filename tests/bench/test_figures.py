@@ -268,7 +268,7 @@ def test_a_quick_run_writes_its_figures_and_where_they_come_from(quick):
     assert files.keys() == {"noise.pdf", "noise.svg", "distances.pdf", "distances.svg", "run.json"}
     assert files["noise.pdf"].startswith(b"%PDF")
     assert files["distances.svg"].startswith(b"<?xml")
-    assert len([*(folder / "out" / "logs").iterdir()]) == len([*(folder / "cells").rglob("*.npz")]) == 5 * 2
+    assert len([*(folder / "out" / "logs").iterdir()]) == len([*(folder / "cells").rglob("*.safetensors")]) == 5 * 2
     about = json.loads(files["run.json"])
     assert about.keys() == {
         "command", "revision", "source", "started", "seconds", "settings", "versions", "machine", "peak_memory_gb",

@@ -112,7 +112,7 @@ def test_a_quick_run_of_all_methods_leaves_every_file_and_every_number(quick):
         "logs", "report.html", "run.json", "table1.csv", "table1.md", "table1.tex", "table1-people.csv",
         "table1-claims.csv", "table1-tests.csv", "table1-plausible-air.svg", "table1-acc-air.svg",
     }  # fmt: skip
-    assert len([*(quick / "out" / "logs").iterdir()]) == len([*(quick / "cells").rglob("*.npz")]) == 9 * 4
+    assert len([*(quick / "out" / "logs").iterdir()]) == len([*(quick / "cells").rglob("*.safetensors")]) == 9 * 4
     places = pd.read_csv(quick / "out" / "table1.csv")
     assert list(dict.fromkeys(places["method"])) == list(TABLE_1)
     assert len(places) == 9 * 9

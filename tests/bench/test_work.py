@@ -74,8 +74,8 @@ def test_a_link_in_the_place_of_a_cell_is_replaced(tmp_path):
 )
 def test_what_came_of_work_goes_through_a_file(result, tmp_path):
     outcome = Outcome(judged("GrSp"), result, "" if result else "ValueError: no", "said \udcff\0\0", 1.5)
-    aside.put(outcome, tmp_path / "file.npz")
-    found = aside.take(outcome.cell, tmp_path / "file.npz")
+    aside.put(outcome, tmp_path / "file.safetensors")
+    found = aside.take(outcome.cell, tmp_path / "file.safetensors")
     assert (found.cell, found.error, found.log, found.seconds) == (outcome.cell, outcome.error, outcome.log, 1.5)
     assert not list(tmp_path.iterdir())
     if result is None:

@@ -94,7 +94,7 @@ WRONG = [
     (["train", "compas", *NO_TRAINING, "--set", "tau=" + "9" * 5000], "write a smaller value"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv"], "'loans.csv' is a file"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv/x"], "cannot be written"),
-    (["train", "named/policy.npz", *ROLES, *SMALL, "--out", "named", "--force"], "would be written over"),
+    (["train", "named/policy.safetensors", *ROLES, *SMALL, "--out", "named", "--force"], "would be written over"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "policy", "--set", "tau=0.8"], "another training"),
     (["recourse", "people.csv"], "--policy DIR"),
     (["recourse", "nobody.csv", "--policy", "policy"], "'nobody.csv' cannot be read"),
@@ -106,7 +106,7 @@ WRONG = [
     (["recourse", "people.csv", "--policy", "policy", "--id", "nam"], "Unknown column 'nam': did you mean 'name'"),
     (["recourse", "people.csv", "--policy", "policy", "--out", "people.csv"], "would be written over"),
     (["recourse", "people.csv", "--policy", "policy", "--out", "loans.csv"], "'loans.csv' is read by this command"),
-    (["recourse", "people.csv", "--policy", "policy", "--out", "policy/policy.npz"], "would be written over"),
+    (["recourse", "people.csv", "--policy", "policy", "--out", "policy/policy.safetensors"], "would be written over"),
     (["recourse", "people.csv", "--policy", "policy", "--out", "policy/train.json"], "would be written over"),
     (["recourse", "people.csv", "--data", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv"], "would be written over"),
     (["recourse", "people.csv", "--policy", "policy", "--out", "no/where.csv"], "there is no folder 'no'"),
@@ -117,7 +117,7 @@ WRONG = [
     (["evaluate", "compas", "--counterfactuals", "people.csv"], "needs --people"),
     (["evaluate", "loans.csv", *ROLES, "--methods", "GrSp", "--per-person", "loans.csv"], "would be written over"),
     (["evaluate", "--policy", "policy", "--per-person", "loans.csv"], "would be written over"),
-    (["evaluate", "--policy", "policy", "--per-person", "policy/policy.npz"], "would be written over"),
+    (["evaluate", "--policy", "policy", "--per-person", "policy/policy.safetensors"], "would be written over"),
     (
         ["evaluate", "--policy", "policy", "--methods", "GrSp", "--people", "people.csv", "--counterfactuals", "GrSp"],
         "'GrSp' is named like another row of the table: rename the file",
@@ -262,7 +262,7 @@ def test_training_tells_and_keeps_what_was_trained(folder, direct):
     assert (about["model"], about["method"], about["seed"]) == ("linear", "ROSE-one", 0)
     assert about["version"] == rose_carla.__version__
     assert about["command"].startswith("rose-carla train loans.csv --target loan")
-    assert {path.name for path in (folder / "policy").iterdir()} == {"policy.npz", "train.json"}
+    assert {path.name for path in (folder / "policy").iterdir()} == {"policy.safetensors", "train.json"}
 
 
 def test_another_training_is_written_over_by_force_only(run, folder):

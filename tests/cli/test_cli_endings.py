@@ -221,8 +221,8 @@ def test_folders_stay_where_they_were_typed(run, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
     words = ["--quick", "--datasets", "compas", "--classifier", "linear", "--jobs", "1", "--methods"]
     assert table_1([*words, "moving_method:Moves", "--out", "tables", "--cells", "cells"]) == 0
-    assert not [*(tmp_path / "elsewhere").rglob("*.npz")]
-    assert len([*(tmp_path / "cells").rglob("*.npz")]) == 4
+    assert not [*(tmp_path / "elsewhere").rglob("*.safetensors")]
+    assert len([*(tmp_path / "cells").rglob("*.safetensors")]) == 4
     assert (tmp_path / "tables" / "table1.csv").is_file()
     assert '"out": "tables"' in (tmp_path / "tables" / "run.json").read_text()
 
@@ -274,7 +274,7 @@ def test_two_trainings_into_one_folder_wait_for_one_another(tmp_path):
         thread.join()
     assert failed == []
     assert read(tmp_path / "policy")[0] == training
-    assert {path.name for path in Path(tmp_path / "policy").iterdir()} == {"policy.npz", "train.json"}
+    assert {path.name for path in Path(tmp_path / "policy").iterdir()} == {"policy.safetensors", "train.json"}
 
 
 def test_plans_and_trainings_stay_where_they_were_typed_too(run, folder):

@@ -196,7 +196,7 @@ def test_a_training_is_used_with_its_own_data_and_policy_only(run, folder):
     assert there.out == run("recourse", "people.csv", "--policy", "policy").out
     people(seed=1).to_csv(folder / "gone.csv", index=False)
     assert "has changed since" in run("recourse", "people.csv", "--policy", "moved").err
-    (moved / "policy.npz").write_bytes(b"something else")
+    (moved / "policy.safetensors").write_bytes(b"something else")
     assert (
         "damaged or of another training"
         in run("recourse", "people.csv", "--policy", "moved", "--data", "loans.csv").err

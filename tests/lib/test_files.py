@@ -6,17 +6,17 @@ import os
 import stat
 
 import pytest
-from rose_carla._lib.files import check_folder, whole
+from rose_carla._lib.files import atomic_write, check_writable
 
 
 def put(path, content=b"new"):
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 
 def test_a_file_is_there_at_the_end_only(tmp_path):
     path = tmp_path / "folder" / "file"
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(b"new")
         file.flush()
         assert not path.exists()
@@ -77,8 +77,8 @@ def test_what_killed_processes_left_is_removed_a_day_later(tmp_path):
 
 
 def test_looking_at_a_folder_leaves_nothing(tmp_path):
-    check_folder(tmp_path / "a" / "b")
+    check_writable(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError):
-        check_folder(tmp_path / "file" / "b")
+        check_writable(tmp_path / "file" / "b")

@@ -231,8 +231,8 @@ def test_features_in_a_tuple_are_those_in_a_list(compas_linear, people, tmp_path
         assert made[0]._mlmodel is same
         assert not checks.contract_failures(made[1], people).keys() - {"finds recourse", "claimed robustness"}
         if hasattr(made[1], "save"):
-            made[1].save(tmp_path / "policy.npz")
-            again = method.load(tmp_path / "policy.npz", other)
+            made[1].save(tmp_path / "policy.safetensors")
+            again = method.load(tmp_path / "policy.safetensors", other)
             pd.testing.assert_frame_equal(again.get_counterfactuals(people), ends[1], check_exact=True)
     pd.testing.assert_frame_equal(models.negative_instances(other), models.negative_instances(same))
     judged = [Benchmark(model, made[0], people, {"n_samples": 20}).run_benchmark() for model in (same, other)]

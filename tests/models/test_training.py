@@ -179,7 +179,7 @@ def test_cache_key_depends_on_data_settings_and_seed(german, compas, cache_folde
     models.train(german, "linear")
     models.train(datasets.load("german", seed=1))
     models.train(german, settings=models.TrainingSettings((50,), 0.002, 512, epochs=1))
-    assert len(list(cache_folder.glob("*.npz"))) == 5
+    assert len(list(cache_folder.glob("*.safetensors"))) == 5
 
 
 class Payload:
@@ -228,9 +228,9 @@ def _torch_pickle(path, other, proof):
 @pytest.mark.parametrize("damage", [_truncate, _flip, _foreign, _empty, _pickled, _pickled_array, _torch_pickle])
 def test_a_bad_cache_file_means_training_anew(german, cache_folder, tmp_path, damage):
     models.train(german, seed=1)
-    (other,) = cache_folder.glob("*.npz")
+    (other,) = cache_folder.glob("*.safetensors")
     first = models.train(german)
-    (path,) = set(cache_folder.glob("*.npz")) - {other}
+    (path,) = set(cache_folder.glob("*.safetensors")) - {other}
     proof = tmp_path / "executed"
     damage(path, other, proof)
     with pytest.warns(UserWarning, match="Training anew"):

@@ -219,7 +219,7 @@ class Small:
 
 def finished(folder: Path) -> dict[Path, tuple[int, int]]:
     """Cells that are there, and what would tell that one was written again."""
-    found = (folder / "cells").rglob("*.npz")
+    found = (folder / "cells").rglob("*.safetensors")
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 

@@ -113,19 +113,19 @@ def _kinds(trial: Trial) -> Iterator[Kind]:
     small = trial.small()
     trained = load(small.policy, None, None)
     yield Kind(small.policy / "train.json", lambda: _or_rejected(lambda: load(small.policy, None, None).training))
-    policy = trial.folder / "policy.npz"
+    policy = trial.folder / "policy.safetensors"
     trained.method.save(policy)
     yield Kind(policy, lambda: _or_rejected(lambda: _contents(RoseOne.load(policy, trained.model))))
     data = datasets.load("compas")
     with mock.patch.dict(os.environ, ROSE_CARLA_CACHE=str(trial.folder / "cache")):
         expected = _weights(models.train(data, "linear", settings=SETTINGS))
-        (classifier,) = (trial.folder / "cache").rglob("*.npz")
+        (classifier,) = (trial.folder / "cache").rglob("*.safetensors")
         yield Kind(classifier, lambda: _trained(data, expected))
     store, recourse = Store(trial.folder / "cells"), Recourse(Setting("compas", "linear", people=2), "GrSp")
     judgement = Judgement(recourse, ("Proximity",))
     result = recourse.run()
-    store.keep(recourse, result)
-    store.keep(judgement, judgement.run(result))
+    store.save(recourse, result)
+    store.save(judgement, judgement.run(result))
     yield Kind(store.path(recourse), lambda: _found(store, recourse))
     yield Kind(store.path(judgement), lambda: _found(store, judgement))
 

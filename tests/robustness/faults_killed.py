@@ -13,7 +13,7 @@ import pandas as pd
 from rose_carla import RoseOne
 from fault_trials import Came, Trial, check_cells, crash_points, finished, gets_through, table, workers_of
 from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
-from rose_carla.bench.store import write_whole
+from rose_carla._lib.files import write_file
 from rose_carla.cli.training import load
 
 Write = Callable[[], None]
@@ -135,14 +135,14 @@ def _writers(trial: Trial) -> Iterator[tuple[Write, Write, Callable[[], object]]
     """Ways to write something old and something new to the same place, and to read what is there."""
     folder = trial.folder
     trainings = [load(trial.small(name, name=name).policy, None, None) for name in ("tau=0.6", "tau=0.7")]
-    training, policy = folder / "training", folder / "policy.npz"
+    training, policy = folder / "training", folder / "policy.safetensors"
     old, new = (lambda each=each: each.training.write(training, each.method, ["rose-carla"]) for each in trainings)
     yield old, new, lambda: load(training, None, None).method.settings.tau
     old, new = (lambda each=each: each.method.save(policy) for each in trainings)
     yield old, new, lambda: RoseOne.load(policy, trainings[0].model).settings.tau
     store, cell = Store(folder / "cells"), Judgement(Recourse(Setting("compas", "linear"), "GrSp"), ("Proximity",))
-    old, new = (lambda i=i: store.keep(cell, Result({"Proximity": np.full(4, i)})) for i in (1.0, 2.0))
+    old, new = (lambda i=i: store.save(cell, Result({"Proximity": np.full(4, i)})) for i in (1.0, 2.0))
     yield old, new, lambda: store.find(cell).arrays["Proximity"].tolist()
     table = folder / "table.csv"
-    old, new = (lambda i=i: write_whole(table, f"{i}\n" * 10_000) for i in (1, 2))
+    old, new = (lambda i=i: write_file(table, f"{i}\n" * 10_000) for i in (1, 2))
     yield old, new, table.read_text

@@ -115,7 +115,7 @@ def test_a_pipe_with_a_name_is_read_once(run, folder, tmp_path):
     assert process.done().out == run(*RECOURSE).out
 
 
-@pytest.mark.parametrize("name", ["train.json", "policy-next.npz"])
+@pytest.mark.parametrize("name", ["train.json", "policy-next.safetensors"])
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "endless"])
 def test_a_training_with_something_endless_in_it_is_not_waited_for(name, make, folder, tmp_path, run):
     shutil.copytree(folder / "policy", tmp_path / "policy")

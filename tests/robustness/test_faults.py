@@ -9,7 +9,7 @@ import faults_files as files
 import pytest
 from fault_trials import NotTried, Trial, crash_points
 from faults import FAULTS, Fault
-from rose_carla._lib.files import whole
+from rose_carla._lib.files import atomic_write
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.quick], ids=lambda fault: fault.name)
@@ -34,7 +34,7 @@ def test_the_crashes_would_show_what_is_written_in_place(tmp_path):
             file.write(" and more")
 
     def properly():
-        with whole(path) as file:
+        with atomic_write(path) as file:
             file.write(b"new and more")
 
     for write, expected in ((in_place, ["new", "new and more"]), (properly, ["old", "old", *["new and more"] * 2])):

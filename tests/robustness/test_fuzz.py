@@ -205,7 +205,7 @@ def test_saved_policies():
         with tempfile.TemporaryDirectory() as folder, tally.example():
             model = classifiers.build_model("linear", table.load())
             made = fuzz.METHODS[method][0](model, options)
-            path = Path(folder, "policy.npz")
+            path = Path(folder, "policy.safetensors")
             made.save(path)
             content = path.read_bytes()
             at = int(place * len(content))

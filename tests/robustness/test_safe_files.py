@@ -45,7 +45,7 @@ def mark(tmp_path):
 @pytest.fixture(scope="module")
 def policy(compas_linear, tmp_path_factory):
     """A saved policy."""
-    path = tmp_path_factory.mktemp("policy") / "policy.npz"
+    path = tmp_path_factory.mktemp("policy") / "policy.safetensors"
     RoseOne(compas_linear, TINY).save(path)
     return path
 
@@ -56,13 +56,13 @@ def policy(compas_linear, tmp_path_factory):
 @pytest.mark.parametrize("name", payloads(Path("ran")))
 def test_payloads_run_in_no_loader(name, mark, compas_linear, tmp_path, monkeypatch):
     content = payloads(mark)[name]
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     path.write_bytes(content)
     with pytest.raises(PlanError, match="no policy that can be used: it is damaged or not one of ours"):
         RoseOne.load(path, compas_linear)
     monkeypatch.setenv("ROSE_CARLA_CACHE", str(tmp_path / "cache"))
     expected = models.train(compas_linear.data, "linear", settings=models.TrainingSettings((), 0.1, 512, 1))
-    (entry,) = (tmp_path / "cache").rglob("*.npz")
+    (entry,) = (tmp_path / "cache").rglob("*.safetensors")
     entry.write_bytes(content)
     with pytest.warns(UserWarning, match="Training anew"):
         again = models.train(compas_linear.data, "linear", settings=models.TrainingSettings((), 0.1, 512, 1))
@@ -182,7 +182,7 @@ def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear
         arrays = {name: file[name] for name in file.files if name != "header"}
     known = json.loads(str(arrays["about"]))
     ODD[odd](known)
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
     with pytest.raises(PlanError) as refused:
         RoseOne.load(path, compas_linear)
@@ -194,7 +194,7 @@ def test_a_policy_takes_no_memory_for_a_network_that_is_not_in_it(policy, compas
         arrays = {name: file[name] for name in file.files if name != "header"}
     known = json.loads(str(arrays["about"]))
     known["settings"]["ppo"]["hidden"] = 3000
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     cache.write(path, policies._KEY, {**arrays, "about": np.array(json.dumps(known))})
     with (
         mock.patch.object(policies, "ActorCritic", side_effect=AssertionError("the network was made")),
@@ -209,7 +209,7 @@ def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear,
         arrays = {name: file[name] for name in file.files if name != "header"}
     name = next(name for name in arrays if name.startswith("weights."))
     arrays |= ODD_ARRAYS[odd](name, arrays[name], arrays)
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     cache.write(path, policies._KEY, {name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(PlanError, match="damaged or not one of ours"):
         RoseOne.load(path, compas_linear)
@@ -229,7 +229,7 @@ def test_names_from_data_lead_to_no_file_outside_the_folder(run, folder, tmp_pat
     )
     method = RoseOne(models.train(data, "linear"), TINY)
     (tmp_path / "policies").mkdir()
-    method.save(tmp_path / "policies" / "policy.npz")
+    method.save(tmp_path / "policies" / "policy.safetensors")
     outside = {path for path in tmp_path.parent.rglob("*") if tmp_path not in path.parents and path != tmp_path}
     assert not {path for path in outside if "evil" in path.name}
     for path in tmp_path.rglob("*"):

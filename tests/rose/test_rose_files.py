@@ -27,7 +27,7 @@ def german_typed():
 
 
 def test_saved_policies_plan_the_same(tmp_path, rose_one, compas_ann, people):
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     rose_one.save(path)
     loaded = RoseOne.load(path, compas_ann)
     assert loaded.settings == rose_one.settings
@@ -37,7 +37,7 @@ def test_saved_policies_plan_the_same(tmp_path, rose_one, compas_ann, people):
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compas_linear, german_typed):
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     rose_one.save(path)
     with pytest.raises(PlanError, match="another model"):
         RoseOne.load(path, compas_linear)
@@ -46,7 +46,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compa
     with pytest.raises(PlanError, match="of 'ROSE-one', not of 'ROSE-mul'"):
         RoseMul.load(path, compas_ann)
     with pytest.raises(PlanError, match="no file"):
-        RoseOne.load(tmp_path / "missing.npz", compas_ann)
+        RoseOne.load(tmp_path / "missing.safetensors", compas_ann)
     data = path.read_bytes()
     for broken in (data[: len(data) // 2], b"", b"not a policy", data[:200] + b"x" + data[201:]):
         path.write_bytes(broken)
@@ -59,7 +59,7 @@ def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
         def __reduce__(self):
             return (Path.touch, (tmp_path / "ran",))
 
-    path = tmp_path / "policy.npz"
+    path = tmp_path / "policy.safetensors"
     np.savez(path, about=np.array([Payload()], dtype=object), header=np.array("{}"))
     with pytest.raises(PlanError):
         RoseOne.load(path, compas_ann)
@@ -68,11 +68,11 @@ def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
 
 def test_paths_and_models_that_are_none_are_refused(tmp_path, rose_one):
     with pytest.raises(PlanError, match=r"cannot be written .* no name of a file holds NUL"):
-        rose_one.save(f"{tmp_path}/a\0b.npz")
-    rose_one.save(tmp_path / "policy.npz")
+        rose_one.save(f"{tmp_path}/a\0b.safetensors")
+    rose_one.save(tmp_path / "policy.safetensors")
     with pytest.raises(ModelError, match="Expected a CARLA model, got str"):
-        RoseOne.load(tmp_path / "policy.npz", "x")
-    for odd in (None, 5, b"policy.npz"):
+        RoseOne.load(tmp_path / "policy.safetensors", "x")
+    for odd in (None, 5, b"policy.safetensors"):
         with pytest.raises(PlanError, match="name it by a text or a Path"):
             rose_one.save(odd)
         with pytest.raises(PlanError, match="name it by a text or a Path"):
