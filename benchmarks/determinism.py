@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 from rose_carla import Benchmark, RoseMul, RoseOne, baselines, datasets, models
+from rose_carla._lib.files import load_arrays
 from rose_carla.method import Method
 from threadpoolctl import threadpool_limits
 
@@ -74,10 +75,8 @@ def arrays(cells: Path) -> dict[tuple[str, str], bytes]:
     """The bits of all that finished cells hold, by file and name, but for times and what was noted down beside."""
     found = {}
     for path in cells.rglob("*.safetensors"):
-        with np.load(path, allow_pickle=False) as content:
-            for name in content.files:
-                if content[name].ndim and "time" not in name.lower():
-                    found[str(path.relative_to(cells)), name] = content[name].tobytes()
+        for name, array in load_arrays(path)[0].items():
+            found[str(path.relative_to(cells)), name] = array.tobytes()
     return found
 
 

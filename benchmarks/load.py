@@ -150,7 +150,7 @@ def processes(folder: str, n: int, n_models: int) -> tuple[str, float]:
     failed = sum(process.exitcode != 0 for process in started)
     answers = {answer for _ in range(n - failed) for answer in results.get()}
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    left = sum(path.suffix != ".npz" for path in files)
+    left = sum(path.suffix != ".safetensors" for path in files)
     words = f"{failed} failed, {len(answers)} answers of {n_models} classifiers"
     return f"{words}, {len(files) - left} files, {left} leftovers", seconds
 

@@ -147,7 +147,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {})[_HEADER])
             found, digest, text = header["format"], header["sha256"], header["metadata"]
-            arrays = {name: file.get_tensor(name) for name in file.keys()}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         metadata = dict(json.loads(text))
         for name, array in arrays.items():
             if not array.size and max(array.shape) > path.stat().st_size:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rose_carla import plots
 from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed
+from rose_carla._lib.files import write_file
 from rose_carla._lib.text import printable
 from rose_carla.bench.figure_recipes import RECIPES
 from rose_carla.bench.layouts import Scope
@@ -24,7 +25,6 @@ from rose_carla.bench.options import (
 )
 from rose_carla.bench.people import people
 from rose_carla.bench.provenance import provenance, revision
-from rose_carla._lib.files import write_file
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import RoseCarlaError
 from tqdm import tqdm

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from rose_carla import bench, datasets
 from rose_carla._lib.endings import DONE, REFUSED, Said
+from rose_carla._lib.files import check_writable
 from rose_carla._lib.text import one_line
 from rose_carla._lib.threads import n_cores
-from rose_carla._lib.files import check_writable
 from rose_carla.bench.backends import Backend, Dask, Local
 from rose_carla.bench.layouts import Scope
 from rose_carla.bench.people import Point

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from rose_carla import plots
+from rose_carla._lib.files import write_file
 from rose_carla._lib.text import printable
 from rose_carla.bench.comparison import claims, t_tests
 from rose_carla.bench.html import Page
@@ -17,7 +18,6 @@ from rose_carla.bench.latex import latex
 from rose_carla.bench.markdown import frame_markdown, harmless, markdown
 from rose_carla.bench.measures import DATASETS, MEASURES, condition_words
 from rose_carla.bench.people import tidy_csv
-from rose_carla._lib.files import write_file
 from rose_carla.bench.table import Table
 from rose_carla.errors import MissingPackageError
 

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
 from rose_carla._lib.endings import DONE, FAILED, show
+from rose_carla._lib.files import cache_dir
 from rose_carla._lib.text import one_line
 from rose_carla.bench import sources
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
@@ -33,7 +34,6 @@ from rose_carla.cli.parser import MANY, CommandError, at_least
 from rose_carla.cli.streams import printing_aside
 from rose_carla.datasets.raw import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
-from rose_carla._lib.files import cache_dir
 
 _PEOPLE = 10
 _DATA = "compas"

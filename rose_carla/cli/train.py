@@ -6,8 +6,8 @@ examples:
   rose-carla train loans.csv --target loan --favourable granted --model mymodels:forest --out policy
   rose-carla train adult --method ROSE-mul --set tau=0.9 --set monotone.education-num=increase --out adult-policy
 
-The folder gets policy.safetensors, the policy, and train.json, all that is needed to make data and classifier again; neither is
-ever unpickled. 'rose-carla recourse' and 'rose-carla evaluate' take it as --policy DIR.
+The folder gets policy.safetensors, the policy, and train.json, all that is needed to make data and classifier again;
+neither is ever unpickled. 'rose-carla recourse' and 'rose-carla evaluate' take it as --policy DIR.
 """
 
 from __future__ import annotations

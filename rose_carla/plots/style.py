@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from rose_carla._lib.text import printable
 from rose_carla._lib.files import write_file
+from rose_carla._lib.text import printable
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
 

@@ -34,7 +34,11 @@ def write(
     FileWriteError
         If the file cannot be written.
     """
-    metadata = {**about, "features": mlmodel.feature_input_order, "log": [[float(value) for value in dataclasses.astuple(each)] for each in log]}
+    metadata = {
+        **about,
+        "features": mlmodel.feature_input_order,
+        "log": [[float(value) for value in dataclasses.astuple(each)] for each in log],
+    }
     arrays = {f"{_WEIGHTS}{name}": tensor.numpy() for name, tensor in policy.state_dict().items()}
     save_arrays(_as_path(path), {**arrays, _FINGERPRINT: fingerprint(mlmodel)}, metadata)
 

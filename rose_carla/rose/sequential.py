@@ -272,7 +272,9 @@ class Sequential(Method):
             raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
         method.log_ = log
         hidden = method.settings.learner().hidden
-        method._know(policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden), about["slope"])
+        method._know(
+            policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden), about["slope"]
+        )
         return method
 
 

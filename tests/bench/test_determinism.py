@@ -8,6 +8,7 @@ import pytest
 import torch
 from rose_carla import RoseMul, RoseOne, baselines, models
 from benchmark_scripts import script
+from rose_carla._lib.files import save_arrays
 
 TINY = {"ppo": {"n_updates": 2, "n_envs": 64, "n_steps": 8}, "n_check": 100}
 #: Methods with few steps; the people of COMPAS are enough for our loops to share them out.
@@ -50,5 +51,5 @@ def test_the_comparison_notices_differences(tmp_path):
     assert determinism.compared(frame.copy(), frame) == "4 of 4 values the same, largest difference 0"
     other = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "z"]})
     assert determinism.compared(other, frame) == "2 of 4 values the same, largest difference 0.5"
-    np.savez(tmp_path / "cell.npz", values=np.ones(3), cell_time=np.ones(3), header=np.array("{}"))
-    assert determinism.arrays(tmp_path) == {("cell.npz", "values"): np.ones(3).tobytes()}
+    save_arrays(tmp_path / "cell.safetensors", {"values": np.ones(3)}, {"seconds": 1.5})
+    assert determinism.arrays(tmp_path) == {("cell.safetensors", "values"): np.ones(3).tobytes()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from types import SimpleNamespace
 
 import rose_carla
@@ -16,11 +15,9 @@ from carla.recourse_methods import GrowingSpheres
 from rose_carla._lib.seeds import seeded
 from rose_carla.bench import METHODS, Entry, Judgement, Local, Recourse, Setting, Store, cells
 from rose_carla.bench import sources as code
-from rose_carla._lib.files import write_file
 from rose_carla.bench.store import file_name
 from rose_carla.errors import ExperimentError
 from rose_carla.metrics import NoiseSettings
-from rose_carla.models import cache
 
 SETTING = Setting("compas", "linear", people=4)
 FEW = NoiseSettings.from_mapping({"n_samples": 50})
@@ -138,7 +135,7 @@ def test_cells_agree_with_the_method_and_the_benchmark_called_directly(name, bui
     cell = Recourse(Setting("german", "linear", seed=2, people=4), name)
     result = cell.run()
     np.testing.assert_array_equal(result.arrays["counterfactuals"], benchmark.counterfactuals)
-    assert result.arrays["people"].tolist() == [str(label) for label in people.index]
+    assert result.about["labels"] == [str(label) for label in people.index]
     assert (result.about["people"], result.about["found"]) == (4, 4)
     noise = NoiseSettings.from_mapping({"n_samples": 50, "variance": 0.02})
     judged = Judgement(cell, tuple(cells.METRICS), noise).run(result).arrays
@@ -274,106 +271,3 @@ def test_a_method_without_an_end_is_given_up(monkeypatch):
     fake(monkeypatch, lambda: [None for _ in itertools.count()])
     (outcome,) = Local(1).outcomes([(judgement().recourse, ())])
     assert outcome.error.startswith("TimeoutError: GrSp was given up")
-
-
-def test_a_finished_cell_comes_back_as_it_was(tmp_path):
-    store, cell = Store(tmp_path / "new" / "folder"), judgement().recourse
-    arrays = {
-        "counterfactuals": np.array([[1.5, np.nan, np.inf], [0, 1, 2]]), "people": np.array(["a", "7"]),
-        "actions": np.empty((0, 3)), "n_actions": np.array([0, 0]),
-    }  # fmt: skip
-    about = {"seconds": 1.25, "training_seconds": 0, "people": 2, "found": 1, "hyperparameters": {"tau": [0.5, None]}}
-    assert store.find(cell) is None
-    store.save(cell, bench.Result(arrays, about))
-    found = store.find(cell)
-    assert found.about == about
-    assert found.arrays.keys() == arrays.keys()
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
-        assert found.arrays[name].dtype == array.dtype
-    assert store.find(judgement()) is None
-    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".npz"]
-
-
-def damage(path, how, other):
-    whole, middle = path.read_bytes(), path.stat().st_size // 2
-    if how == "tampered":
-        with np.load(path) as file:
-            np.savez(path, **{**file, "Proximity": np.ones(64)})
-    elif how in SIGNED:
-        cache.write(path, judgement().key, SIGNED[how])
-    else:
-        contents = {"truncated": whole[:middle], "empty": b"", "garbage": b"PK not ours", "foreign": other.read_bytes()}
-        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-        path.write_bytes({**contents, "corrupted": flipped}[how])
-
-
-ABOUT = np.array("{}")
-#: What has the right key and checksum, and still is no such cell.
-SIGNED = {
-    "without about": {"Proximity": np.arange(64.0)},
-    "about is a list": {"Proximity": np.arange(64.0), "about": np.array("[1]")},
-    "about is deep": {"Proximity": np.arange(64.0), "about": np.array("[" * 100_000)},
-    "another metric": {"Sparsity": np.arange(64.0), "about": ABOUT},
-    "text": {"Proximity": np.array(["a"] * 64), "about": ABOUT},
-    "too many": {"Proximity": np.arange(64.0), "Sparsity": np.arange(65.0), "about": ABOUT},
-    "a matrix": {"Proximity": np.ones((8, 8)), "about": ABOUT},
-}
-WAYS = ["truncated", "corrupted", "tampered", "empty", "garbage", "foreign", *SIGNED]
-
-
-@pytest.mark.parametrize("how", WAYS)
-def test_damaged_files_are_not_used_and_a_warning_says_so(tmp_path, how):
-    store, cell, other = Store(tmp_path), judgement(), judgement("Wachter")
-    for each in (cell, other):
-        store.save(each, bench.Result({"Proximity": np.arange(64.0)}))
-    damage(store.path(cell), how, store.path(other))
-    with pytest.warns(UserWarning, match=r"Computing 'compas linear GrSp seed 0 Proximity' again: .* is not used"):
-        assert store.find(cell) is None
-    store.save(cell, bench.Result({"Proximity": np.arange(3.0)}))
-    assert store.find(cell).arrays["Proximity"].tolist() == [0, 1, 2]
-
-
-def test_file_names_stay_in_the_folder_and_are_no_other_cells(tmp_path):
-    store = Store(tmp_path)
-    ways = ["../../../etc/passwd", "a/b", "a:b", "a" * 500, "a" * 501, "..", "\0", "C:\\x", "ü" * 300]
-    made = [Recourse(SETTING, "GrSp", (("way", way),)) for way in ways]
-    paths = [store.path(cell) for cell in made]
-    assert len({*paths}) == len(ways)
-    for path in paths:
-        assert path.resolve().parent == tmp_path / "recourse"
-        assert len(path.name.encode()) < 200
-
-
-def test_folders_that_cannot_be_written_are_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExperimentError, match="for finished cells cannot be made"):
-        Store(tmp_path / "file" / "below")
-    (tmp_path / "recourse").write_text("in the way")
-    with pytest.raises(ExperimentError, match="finished cell 'compas linear GrSp seed 0' cannot be kept"):
-        Store(tmp_path).save(judgement().recourse, bench.Result({}))
-    with pytest.raises(ExperimentError, match="cannot be written"):
-        write_file(tmp_path / "file" / "below.txt", "text")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folders_are_told(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(ExperimentError, match="cannot be"):
-        Store(tmp_path).save(judgement(), bench.Result({}))
-
-
-def test_text_files_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "deep" / "table.md"
-    write_file(path, "± one")
-    write_file(path, "± two")
-    assert path.read_text(encoding="utf-8") == "± two"
-
-    def full(*_):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(ExperimentError, match="No space left"):
-        write_file(path, "three")
-    assert path.read_text(encoding="utf-8") == "± two"
-    assert [*path.parent.iterdir()] == [path]

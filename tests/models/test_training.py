@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import datasets, models
+from rose_carla._lib import files
 from rose_carla._lib.seeds import global_state
 from rose_carla.errors import ModelError
-from rose_carla.models import cache
 from sklearn.linear_model import LogisticRegression
 
 PAPER_ACCURACY = {"ann": 0.86, "linear": 0.86}
@@ -159,7 +159,7 @@ def test_cache_returns_the_same_model_without_training(german, cache_folder, mon
 def test_without_a_home_folder_nothing_is_cached(compas, monkeypatch):
     monkeypatch.setenv("ROSE_CARLA_CACHE", "~nobody-of-that-name/cache")
     settings = models.TrainingSettings((), 0.1, 512, 1)
-    with pytest.warns(UserWarning, match="was not cached: there is no home folder for it, set ROSE_CARLA_CACHE"):
+    with pytest.warns(UserWarning, match="was not cached: the user has no home folder: set ROSE_CARLA_CACHE"):
         trained = models.train(compas, "linear", settings=settings)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -168,9 +168,9 @@ def test_without_a_home_folder_nothing_is_cached(compas, monkeypatch):
     np.testing.assert_array_equal(trained.predict_proba(rows), again.predict_proba(rows))
     monkeypatch.delenv("ROSE_CARLA_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(cache.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    with pytest.raises(cache.CacheError, match="there is no home folder"):
-        cache.cache_dir()
+    monkeypatch.setattr(files.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    with pytest.raises(files.FileWriteError, match="no home folder"):
+        files.cache_dir()
 
 
 def test_cache_key_depends_on_data_settings_and_seed(german, compas, cache_folder):
@@ -233,7 +233,7 @@ def test_a_bad_cache_file_means_training_anew(german, cache_folder, tmp_path, da
     (path,) = set(cache_folder.glob("*.safetensors")) - {other}
     proof = tmp_path / "executed"
     damage(path, other, proof)
-    with pytest.warns(UserWarning, match="Training anew"):
+    with pytest.warns(UserWarning, match="Training the classifier again"):
         second = models.train(german)
     assert not proof.exists()
     np.testing.assert_array_equal(first.predict_proba(german.df), second.predict_proba(german.df))
@@ -242,8 +242,8 @@ def test_a_bad_cache_file_means_training_anew(german, cache_folder, tmp_path, da
 
 def test_another_format_and_an_unwritable_folder(german, cache_folder, monkeypatch):
     models.train(german)
-    monkeypatch.setattr(cache, "FORMAT", 2)
-    with pytest.warns(UserWarning, match="it has format 1, this version reads 2"):
+    monkeypatch.setattr(files, "FORMAT", 99)
+    with pytest.warns(UserWarning, match="has format 2, this version reads format 99"):
         models.train(german)
     blocked = cache_folder / "file"
     blocked.write_text("a file where a folder should be")

@@ -93,7 +93,7 @@ def test_a_disk_that_is_full_is_no_hindrance(folder, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files, "whole", full)
+    monkeypatch.setattr(files, "atomic_write", full)
     assert loaded(folder)(np.arange(4.0)) == 12
     assert kept(folder) == []
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import torch
+from rose_carla._lib.files import FORMAT
 
 #: Much more than any test needs, and more than what is claimed below costs to write.
 HUGE = 10**12
@@ -55,13 +56,17 @@ def strangers() -> dict[str, bytes]:
 
 
 def with_header(content: bytes, **header: object) -> bytes:
-    """An entry of ours with another header."""
-    with np.load(io.BytesIO(content)) as file:
-        parts = dict(file)
-    parts["header"] = np.array(json.dumps({**json.loads(str(parts["header"])), **header}))
-    made = io.BytesIO()
-    np.savez(made, **parts)
-    return made.getvalue()
+    """One of our files with other entries in its header."""
+    size = int.from_bytes(content[:8], "little")
+    parts = json.loads(content[8 : 8 + size])
+    ours = {**json.loads(parts["__metadata__"]["rose_carla"]), **header}
+    return safetensors_file({**parts, "__metadata__": {"rose_carla": json.dumps(ours)}}, content[8 + size :])
+
+
+def safetensors_file(header: object, data: bytes = b"") -> bytes:
+    """Any header, as an object or as text, before any data."""
+    text = (header if isinstance(header, str) else json.dumps(header)).encode()
+    return len(text).to_bytes(8, "little") + text + data
 
 
 class Payload:
@@ -95,53 +100,35 @@ def payloads(mark: Path) -> dict[str, bytes]:
     }
 
 
-def _archive(parts: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", packing) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return file.getvalue()
+def _tensor(shape: list[int], kind: str = "F64", end: int = 0, **further: object) -> bytes:
+    ours = {"rose_carla": json.dumps({"format": FORMAT, "sha256": "", "metadata": "{}"})}
+    header = {"__metadata__": ours, "weights": {"dtype": kind, "shape": shape, "data_offsets": [0, end]}, **further}
+    return safetensors_file(header, bytes(end))
 
 
-def _saved(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
-def _npy(shape: tuple[int, ...], kind: str) -> bytes:
-    return _npy_of(repr({"descr": kind, "fortran_order": False, "shape": shape}))
-
-
-def _npy_of(header: str) -> bytes:
-    header += "\n"
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
-
-
-def _with_flag(content: bytes, flag: int) -> bytes:
-    """Both headers of a zip file's only part with a flag set."""
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        at = content.index(signature) + offset
-        content = content[:at] + bytes([content[at] | flag]) + content[at + 1 :]
-    return content
-
-
-#: Small files that claim much: memory, depth, or a password.
+#: Small files that claim much memory or depth, or types that numpy does not have.
 BOMBS = {
-    "an array of 8 TB": lambda: _archive({"header.npy": _npy((HUGE,), "<f8")}),
-    "a text of 4 TB": lambda: _archive({"header.npy": _npy((), f"<U{HUGE}")}),
-    "an array of nothing, often": lambda: _archive({"header.npy": _npy((HUGE, 0), "<f8")}),
-    "a text of nothing, often": lambda: _archive({"header.npy": _npy((20_000_000,), "<U0")}),
-    "a negative shape": lambda: _archive({"header.npy": _npy((-2, -4), "<f8") + bytes(64)}),
-    "a hundred megabytes of zeros, packed": lambda: _archive({"header.npy": bytes(10**8)}, zipfile.ZIP_DEFLATED),
-    "a deep header": lambda: _archive({"header.npy": _npy_of("(" * 5000)}),
-    "deep JSON": lambda: _archive({"header.npy": _saved(np.array("[" * 200_000))}),
-    "a number of many digits": lambda: _archive({"header.npy": _saved(np.array('{"format": ' + "9" * 10**5 + "}"))}),
-    "an object type": lambda: _archive({"header.npy": _npy((1,), "|O") + pickle.dumps([1])}),
-    "a record type": lambda: _archive({"header.npy": _saved(np.zeros(2, dtype=[("a", "<f8"), ("b", "<i4")]))}),
-    "another version": lambda: _archive({"header.npy": b"\x93NUMPY\x03\x00" + bytes(100)}),
-    "a path": lambda: _archive({"../../evil.npy": _saved(np.ones(3))}),
-    "a password": lambda: _with_flag(_archive({"header.npy": _saved(np.array("{}"))}), 1),
+    "an array of 8 TB": lambda: _tensor([HUGE], end=8),
+    "offsets of 8 TB": lambda: safetensors_file(
+        {"weights": {"dtype": "F64", "shape": [HUGE], "data_offsets": [0, 8 * HUGE]}}, bytes(8)
+    ),
+    "a shape that overflows": lambda: _tensor([2**62, 2**62, 8], end=8),
+    "an array of nothing, often": lambda: _tensor([HUGE, 0]),
+    "a negative shape": lambda: _tensor([-2, -4], end=64),
+    "a header of 8 EB": lambda: (2**63).to_bytes(8, "little") + b"{}",
+    "a deep header": lambda: safetensors_file("[" * 200_000),
+    "deep JSON": lambda: safetensors_file({"__metadata__": {"rose_carla": "[" * 200_000}}),
+    "deep metadata": lambda: safetensors_file(
+        {"__metadata__": {"rose_carla": json.dumps({"format": FORMAT, "sha256": "", "metadata": "[" * 200_000})}}
+    ),
+    "a number of many digits": lambda: safetensors_file({"__metadata__": {"rose_carla": "9" * 10**5}}),
+    "an unknown type": lambda: _tensor([1], "OBJECT", 8),
+    "a type numpy lacks": lambda: _tensor([4], "BF16", 8),
+    "overlapping arrays": lambda: _tensor([1], end=8, more={"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}),
+    "no metadata": lambda: safetensors_file(
+        {"weights": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)
+    ),
+    "metadata of another kind": lambda: safetensors_file({"__metadata__": {"rose_carla": 5}}),
 }
 
 #: Arrays of a policy that are changed, from the name of a weight, the weight, and all of them; None leaves one out.
@@ -150,14 +137,9 @@ ODD_ARRAYS = {
     "shape": lambda name, weight, arrays: {name: weight[..., :-1]},
     "missing": lambda name, weight, arrays: {name: None},
     "further": lambda name, weight, arrays: {"weights.further": weight},
-    "text": lambda name, weight, arrays: {name: weight.astype(str)},
-    "big-endian": lambda name, weight, arrays: {name: weight.astype(">f4")},
-    "whole numbers": lambda name, weight, arrays: {name: weight.astype("u2")},
+    "integers": lambda name, weight, arrays: {name: weight.astype("u2")},
     "truth values": lambda name, weight, arrays: {name: weight.astype("?")},
-    "log": lambda name, weight, arrays: {"log": np.ones((3, 1))},
-    "a log of nothing": lambda name, weight, arrays: {"log": np.ones((3, 0))},
-    "infinite log": lambda name, weight, arrays: {"log": np.full_like(arrays["log"], np.inf)},
-    "fingerprint": lambda name, weight, arrays: {"fingerprint": np.array("x")},
-    "fingerprint as text": lambda name, weight, arrays: {"fingerprint": arrays["fingerprint"].astype(str)},
+    "no fingerprint": lambda name, weight, arrays: {"fingerprint": None},
+    "fingerprint of integers": lambda name, weight, arrays: {"fingerprint": arrays["fingerprint"].astype(int)},
     "fingerprint of NaN": lambda name, weight, arrays: {"fingerprint": np.full_like(arrays["fingerprint"], np.nan)},
 }

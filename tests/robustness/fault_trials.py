@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from cli_examples import ROLES, people
+from rose_carla._lib.files import load_arrays
 from rose_carla.cli import main
-from rose_carla.models import cache
 
 #: Methods of a small run of the benchmark, and of one that is smaller still.
 METHODS, QUICK_METHODS = ("GrSp", "Wachter", "PROBE"), ("GrSp",)
@@ -226,9 +225,7 @@ def finished(folder: Path) -> dict[Path, tuple[int, int]]:
 def check_cells(folder: Path) -> None:
     """Whatever has the name of a finished cell is one."""
     for path in finished(folder):
-        with np.load(path) as file:
-            key = json.loads(str(file["header"]))["key"]
-        cache.read(path, key)
+        load_arrays(path)
 
 
 def table(folder: Path) -> pd.DataFrame:

@@ -13,11 +13,11 @@ from unittest import mock
 from rose_carla import RoseOne, datasets, models
 from bad_files import BOMBS, accidents, payloads, strangers, with_header
 from fault_trials import Came, Trial
+from rose_carla._lib import files
 from rose_carla.bench import Judgement, Recourse, Setting, Store
 from rose_carla.cli import training
 from rose_carla.cli.training import load
 from rose_carla.errors import RoseCarlaError
-from rose_carla.models import cache
 
 #: Places of a file that are damaged, in each of several ways.
 PLACES, QUICK_PLACES = 400, 20
@@ -60,7 +60,7 @@ def other_versions(trial: Trial) -> Came:
 
     def contents(whole: bytes) -> Iterator[bytes]:
         signed = whole.startswith(b"{")
-        ours = training.FORMAT if signed else cache.FORMAT
+        ours = training.FORMAT if signed else files.FORMAT
         for number in sorted({0, ours - 1, ours + 1, 99}):
             yield _of_format(whole, number) if signed else with_header(whole, format=number)
 
@@ -150,7 +150,7 @@ def _trained(data: datasets.Dataset, expected: object) -> object:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert _weights(models.train(data, "linear", settings=SETTINGS)) == expected
-    reasons = [str(each.message) for each in told if "Training anew" in str(each.message)]
+    reasons = [str(each.message) for each in told if "Training the classifier again" in str(each.message)]
     return Rejected(reasons[0]) if reasons else expected
 
 
@@ -159,6 +159,6 @@ def _found(store: Store, cell: Recourse | Judgement) -> object:
         warnings.simplefilter("always")
         found = store.find(cell)
     if found is None:
-        assert "is not used, " in str(told[0].message)
+        assert str(told[0].message).startswith("Computing ")
         return Rejected(str(told[0].message))
     return {name: array.tolist() for name, array in found.arrays.items()}, dict(found.about)

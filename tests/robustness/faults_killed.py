@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from rose_carla import RoseOne
 from fault_trials import Came, Trial, check_cells, crash_points, finished, gets_through, table, workers_of
-from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
 from rose_carla._lib.files import write_file
+from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
 from rose_carla.cli.training import load
 
 Write = Callable[[], None]
