@@ -1,48 +1,48 @@
-"""Errors of this package: each message says what happened and what to do about it."""
+"""Exceptions of this package, and helpers for their messages."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-#: Names that are listed, characters of a value and of somebody else's message that are shown.
-_LISTED, _SHOWN, _SAID = 40, 80, 300
+#: Limits of messages: names in a list, characters of a value, characters of another library's message.
+_MAX_NAMES, _MAX_VALUE, _MAX_MESSAGE = 40, 80, 300
 
 
 class RoseCarlaError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of the errors this package raises."""
 
 
 class MissingPackageError(RoseCarlaError, ImportError):
-    """A package that the requested piece needs is not installed."""
+    """A required optional package is not installed."""
 
 
 class DataError(RoseCarlaError, ValueError):
-    """A data set, a column or a row cannot be used as it is."""
+    """A data set, a column or a row cannot be used."""
 
 
 class ModelError(RoseCarlaError, ValueError):
-    """A classifier cannot be trained, wrapped or called as it is."""
+    """A classifier cannot be trained, wrapped or called."""
 
 
 class NoiseError(RoseCarlaError, ValueError):
-    """A density, a noise or a plan of actions cannot be computed as asked."""
+    """A density, noise or an invalidation rate cannot be computed."""
 
 
 class PlanError(RoseCarlaError, ValueError):
-    """Recourse cannot be planned as asked."""
+    """Recourse cannot be planned."""
 
 
 class ExperimentError(RoseCarlaError, ValueError):
-    """An experiment cannot be run, resumed or shown as asked."""
+    """An experiment cannot be run, resumed or shown."""
 
 
 class ContractError(RoseCarlaError, AssertionError):
-    """A recourse method does not keep CARLA's contract, or not its own claims."""
+    """A recourse method violates CARLA's contract or its own claims."""
 
 
 def unknown_name(kind: str, name: object, known: Iterable[object]) -> str:
-    """Sentence for an unknown ``name`` of some ``kind``, with the closest known name first.
+    """Format the message for an unknown ``name``, with a close match and the known names.
 
     Examples
     --------
@@ -50,15 +50,15 @@ def unknown_name(kind: str, name: object, known: Iterable[object]) -> str:
     "Unknown data set 'aduld': did you mean 'adult'? Known: 'adult', 'german'."
     """
     known = sorted(known, key=str)
-    spelt = {str(each).lower(): each for each in known}
-    close = difflib.get_close_matches(str(name).lower(), spelt, n=1)
-    hint = f" did you mean {short_repr(spelt[close[0]])}?" if close else ""
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"Unknown {kind} {short_repr(name)}:{hint} Known: {', '.join(map(short_repr, known[:_LISTED]))}{more}."
+    by_lowercase = {str(each).lower(): each for each in known}
+    close = difflib.get_close_matches(str(name).lower(), by_lowercase, n=1)
+    hint = f" did you mean {short_repr(by_lowercase[close[0]])}?" if close else ""
+    more = f" and {len(known) - _MAX_NAMES} more" if len(known) > _MAX_NAMES else ""
+    return f"Unknown {kind} {short_repr(name)}:{hint} Known: {', '.join(map(short_repr, known[:_MAX_NAMES]))}{more}."
 
 
 def short_repr(value: object) -> str:
-    """A value as messages show it: written as in code if that is short, otherwise only what kind of thing it is.
+    """Format a value for a message: its repr if that is short, otherwise its type.
 
     Examples
     --------
@@ -66,15 +66,15 @@ def short_repr(value: object) -> str:
     ("'adult'", '[1, 2]', 'range(0, 3)', "'xxxxxxxx")
     """
     if isinstance(value, str):
-        return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}..."
-    written = repr(value)
-    plain = len(written) <= _SHOWN and "\n" not in written and " at 0x" not in written
-    array = hasattr(value, "dtype") and getattr(value, "ndim", 0) > 0
-    return written if plain and not array else f"a value of type {type(value).__name__}"
+        return repr(value) if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]!r}..."
+    text = repr(value)
+    is_short = len(text) <= _MAX_VALUE and "\n" not in text and " at 0x" not in text
+    is_array = hasattr(value, "dtype") and getattr(value, "ndim", 0) > 0
+    return text if is_short and not is_array else f"a value of type {type(value).__name__}"
 
 
 def error_text(error: BaseException) -> str:
-    """What an error of another library says, as the end of a sentence of ours.
+    """Format the message of another library's error as the end of a sentence.
 
     Examples
     --------
@@ -82,8 +82,8 @@ def error_text(error: BaseException) -> str:
     ('no columns.', 'KeyError.')
     """
     try:
-        words = " ".join(str(error).split())
-    except Exception:  # of somebody else's class, which cannot say it
-        words = ""
-    words = words if len(words) <= _SAID else words[:_SAID] + " ..."
-    return (words or type(error).__name__).rstrip(".") + "."
+        text = " ".join(str(error).split())
+    except Exception:  # user-defined exceptions may have a broken __str__
+        text = ""
+    text = text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + " ..."
+    return (text or type(error).__name__).rstrip(".") + "."

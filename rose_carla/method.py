@@ -1,4 +1,4 @@
-"""What all recourse methods of this package have in common: settings, factuals in, counterfactuals out."""
+"""Base class of this package's recourse methods, and what their settings are made of."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.params import Hyperparameters
+from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers, seed
 from rose_carla.models import encoded_rows, probability
 from rose_carla.models.contract import listed
 from rose_carla.noise import Claim
 
+__all__ = ["Hyperparameters", "Method", "flag", "integer", "mapping", "number", "numbers", "seed"]
+
 
 class Method(RecourseMethod):
-    """A CARLA recourse method that keeps CARLA's contract.
+    """A recourse method that fulfils CARLA's contract.
 
-    A subclass names its settings in :attr:`settings_class` and finds counterfactuals in :meth:`find_counterfactuals`.
+    A subclass sets :attr:`name` and :attr:`settings_class`, and implements :meth:`find_counterfactuals`.
 
     Parameters
     ----------
@@ -31,11 +33,12 @@ class Method(RecourseMethod):
 
     #: Name in tables, files and messages.
     name: ClassVar[str]
-    #: The dataclass of its options.
+    #: Dataclass of the options.
     settings_class: ClassVar[type[Hyperparameters]]
-    #: Probability up to which somebody is turned down.
-    border: float = 0.5
+    #: Defaults that differ from those of the settings class.
     default_overrides: ClassVar[Mapping[str, Any]] = {}
+    #: Probability up to which a row is rejected.
+    border: float = 0.5
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -47,9 +50,9 @@ class Method(RecourseMethod):
         self.settings = self.settings_class.from_mapping(hyperparams, self.default_overrides)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
-        """A counterfactual for each factual, under its label; NaN where none was found.
+        """Return a counterfactual per factual, with its label; NaN where none was found.
 
-        Rows that are accepted already come back as they are.
+        Rows that the classifier accepts are returned unchanged.
 
         Parameters
         ----------
@@ -59,17 +62,17 @@ class Method(RecourseMethod):
         Raises
         ------
         DataError
-            If the factuals cannot be used; the message says why.
+            If the factuals cannot be used.
         """
         ends = encoded_rows(self._mlmodel, factuals).copy()
-        refused = probability(self._mlmodel)(ends, factuals.index) <= self.border
-        ends[refused] = self.find_counterfactuals(ends[refused], list(factuals.index[refused]))
+        rejected = probability(self._mlmodel)(ends, factuals.index) <= self.border
+        ends[rejected] = self.find_counterfactuals(ends[rejected], list(factuals.index[rejected]))
         return pd.DataFrame(ends, index=factuals.index, columns=self._mlmodel.feature_input_order)
 
     @abstractmethod
     def find_counterfactuals(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
-        """Counterfactuals (n, d) of rows (n, d) that are turned down, maybe none; NaN rows where there is none."""
+        """Return counterfactuals (n, d) of rejected rows (n, d), NaN rows where none was found; n may be 0."""
 
     def claim(self) -> Claim | None:
-        """What the method promises about the robustness of its counterfactuals, to be checked; None: nothing."""
+        """Return the robustness that the method guarantees, for the contract check; None without a guarantee."""
         return None

@@ -1,4 +1,4 @@
-"""The contract of recourse methods: all of ours keep it, CARLA's break what is documented, and mutants are caught."""
+"""The contract of recourse methods: ours fulfil it, CARLA's fail the documented checks, mutants are detected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS = (
     RoseOne,
     RoseMul,
 )
-#: Learning need not be perfect to keep the contract; and with its immutable features few people can meet CROCO's bound.
+#: Short training is enough for the contract; with COMPAS' immutable features few people can meet CROCO's bound.
 OPTIONS = {
     baselines.Croco: {"target": 0.6, "n_steps": 80},
     baselines.Probe: {"n_steps": 300},
@@ -35,7 +35,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("kind", ["ann", "linear"])
 @pytest.mark.parametrize("method", OURS, ids=lambda method: method.__name__)
-def test_our_methods_keep_the_contract(method, kind, compas):
+def test_our_methods_fulfil_the_contract(method, kind, compas):
     model = models.train(compas, kind)
     factuals = models.negative_instances(model).iloc[::60]
     made = method(model, OPTIONS.get(method, {}))
@@ -44,7 +44,7 @@ def test_our_methods_keep_the_contract(method, kind, compas):
 
 
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
-def test_carlas_methods_break_what_is_documented(run, compas_ann):
+def test_carla_methods_fail_the_documented_checks(run, compas_ann):
     skip_unless_installed(run)
     with seeded(0), contextlib.redirect_stdout(io.StringIO()):
         model = model_for(run.model, compas_ann)
@@ -60,16 +60,16 @@ def factuals(compas_linear):
 
 
 class Good(RecourseMethod):
-    """ARAR's counterfactuals, which a mutant spoils."""
+    """ARAR's counterfactuals, which a mutant changes."""
 
     def __init__(self, mlmodel):
         super().__init__(mlmodel)
         self.inner = baselines.Arar(mlmodel)
 
     def get_counterfactuals(self, factuals):
-        return self.spoil(self.inner.get_counterfactuals(factuals), factuals)
+        return self.modify(self.inner.get_counterfactuals(factuals), factuals)
 
-    def spoil(self, ends, factuals):
+    def modify(self, ends, factuals):
         return ends
 
 
@@ -98,7 +98,7 @@ class _Changing:
         return _put(ends, "length_of_stay", 0.5 + 0.001 * self.calls)
 
 
-#: From what is spoilt to the checks that have to tell.
+#: Changes to the result, and the checks that must fail.
 MUTANTS = {
     "an array": (lambda ends, factuals: ends.to_numpy(), {"shape", "columns", "NaN only on failure", "bounds"}),
     "a row is missing": (lambda ends, factuals: ends.iloc[1:], {"shape"}),
@@ -125,21 +125,21 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutants_are_caught(name, compas_linear, factuals):
-    spoil, expected = MUTANTS[name]
+def test_mutants_are_detected(name, compas_linear, factuals):
+    modify, expected = MUTANTS[name]
     method = Good(compas_linear)
-    method.spoil = spoil
+    method.modify = modify
     found = checks.contract_failures(method, factuals)
     assert expected <= set(found), found
-    with pytest.raises(ContractError, match="breaks the contract"):
+    with pytest.raises(ContractError, match="violates the contract"):
         checks.check_recourse_method(method, factuals)
 
 
-def test_the_unspoilt_method_passes(compas_linear, factuals):
+def test_unmodified_method_passes(compas_linear, factuals):
     assert checks.contract_failures(Good(compas_linear), factuals) == {}
 
 
-def test_a_false_claim_is_caught(compas_linear, factuals):
+def test_false_claim_is_detected(compas_linear, factuals):
     method = baselines.Probe(compas_linear, {"n_steps": 300})
     true = method.claim()
     method.claim = lambda: dataclasses.replace(true, words="too good", limit=0.2)
@@ -148,7 +148,7 @@ def test_a_false_claim_is_caught(compas_linear, factuals):
     assert checks.contract_failures(method, factuals) == {}
 
 
-def test_a_method_that_fails_altogether_is_reported_once(compas_linear, factuals):
+def test_method_that_always_raises_is_reported_once(compas_linear, factuals):
     class Raises(Good):
         def get_counterfactuals(self, factuals):
             raise RuntimeError("no luck today")
@@ -160,20 +160,20 @@ def test_a_method_that_fails_altogether_is_reported_once(compas_linear, factuals
 
 def test_checks_can_be_skipped_by_name(compas_linear, factuals):
     method = Good(compas_linear)
-    method.spoil = _draw
+    method.modify = _draw
     checks.check_recourse_method(method, factuals, skip=["seeds are local"])
-    with pytest.raises(RoseCarlaError, match="No such checks"):
+    with pytest.raises(RoseCarlaError, match="Unknown checks"):
         checks.check_recourse_method(method, factuals, skip=["seeds"])
     for skip in (None, 5, [5]):
-        with pytest.raises(RoseCarlaError, match="No such checks"):
+        with pytest.raises(RoseCarlaError, match="Unknown checks"):
             checks.check_recourse_method(method, factuals, skip=skip)
-    with pytest.raises(RoseCarlaError, match="does not tell its model"):
+    with pytest.raises(RoseCarlaError, match="model of .* is unknown"):
         checks.check_recourse_method(method, factuals, mlmodel="x")
 
 
-def test_the_global_generators_are_put_back(compas_linear, factuals):
+def test_global_generators_are_restored(compas_linear, factuals):
     before = global_state()
     method = Good(compas_linear)
-    method.spoil = _draw
+    method.modify = _draw
     checks.contract_failures(method, factuals)
     assert global_state() == before
