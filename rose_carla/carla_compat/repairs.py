@@ -1,4 +1,4 @@
-"""The places in CARLA's own code that no view can mend."""
+"""Repairs of CARLA's own code, where a view of a library is not enough."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 
 class _Ordered(dict[Any, None]):
-    """What ``set`` is used for in Growing Spheres, in the order that things came in."""
+    """A ``set`` in insertion order, with the operations that Growing Spheres uses."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         super().__init__(dict.fromkeys(items))
@@ -18,19 +20,34 @@ class _Ordered(dict[Any, None]):
         return [item for item in self if item not in other]
 
 
+def _save_weights(self: Any, filename: str) -> None:
+    """Save CLUE's autoencoder as plain numbers instead of a pickled object."""
+    torch.save({"epoch": self.epoch, "lr": self.lr, "model": self.model.state_dict()}, filename)
+
+
+def _load_weights(self: Any, filename: str) -> int:
+    """Load weights into CLUE's autoencoder, which has been built before."""
+    state = torch.load(filename, weights_only=True)
+    self.epoch, self.lr = state["epoch"], state["lr"]
+    self.model.load_state_dict(state["model"])
+    self.model.eval()
+    return self.epoch
+
+
 def apply() -> None:
-    """Mend what is left of CARLA's code after its import."""
+    """Repair CARLA's modules after their import."""
     trees = sys.modules["carla.models.catalog.trees"]
     parse_booster = trees.parse_booster
 
     @functools.wraps(parse_booster)
     def parse_booster_to_floats(booster: Any) -> tuple[Any, ...]:
-        # The scores get compared and the outcome indexes a list, which numpy's booleans no longer do.
+        # The scores get compared and the result indexes a list, which numpy's booleans no longer do.
         *structure, scores = parse_booster(booster)
         return (*structure, scores.tolist())
 
     trees.parse_booster = parse_booster_to_floats  # type: ignore[attr-defined]
-    # It draws features in the order of a set of names, which is another one in every process: no seed brings its
-    # results back.
+    # It draws features in the order of a set of names, which differs between processes whatever the seed.
     spheres = sys.modules["carla.recourse_methods.catalog.growing_spheres.library.gs_counterfactuals"]
     spheres.set = _Ordered  # type: ignore[attr-defined]
+    clue = sys.modules["carla.recourse_methods.catalog.clue.library.clue_ml.src.utils"].BaseNet
+    clue.save, clue.load = _save_weights, _load_weights

@@ -20,9 +20,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from rose_carla.carla_compat.checkpoints import load_keras, load_torch, reject_forest, skip_forest
 from rose_carla.carla_compat.extras import import_optional
-from rose_carla.carla_compat.keras_files import load_network
-from rose_carla.carla_compat.unpickling import load, load_forest
 
 
 class View(ModuleType):
@@ -56,11 +55,11 @@ NUMPY = View(
     sum=_sum,
 )
 
-#: CARLA loads whole networks, which torch refuses since 2.6.
-TORCH = View(torch, load=load)
+#: CARLA loads whole networks, which torch rejects since 2.6.
+TORCH = View(torch, load=load_torch)
 
-#: CARLA keeps forests as pickles, from which joblib would run anything.
-JOBLIB = View(joblib, load=load_forest)
+#: CARLA saves forests as pickles.
+JOBLIB = View(joblib, load=reject_forest, dump=skip_forest)
 
 
 @functools.cache
@@ -129,7 +128,7 @@ def tensorflow_1() -> ModuleType:
     keras = import_optional("tf_keras")
     real.disable_eager_execution()
     contrib = SimpleNamespace(eager=SimpleNamespace(py_func=real.py_function))
-    models = View(keras.models, load_model=load_network)
+    models = View(keras.models, load_model=load_keras)
     return View(real, keras=View(keras, models=models), contrib=contrib)
 
 

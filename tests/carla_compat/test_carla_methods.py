@@ -82,17 +82,16 @@ def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys,
 
 
 @pytest.mark.parametrize("backend", ["sklearn", "xgboost"])
-def test_carlas_own_forests_train_and_load_again(compas, backend, capsys):
+def test_carla_forests_are_trained_with_the_given_settings(compas, backend, tmp_path, monkeypatch):
     if backend == "xgboost":
         pytest.importorskip("xgboost")
-    forest = MLModelCatalog(compas, "forest", backend=backend, load_online=False)
-    forest.train(n_estimators=5, max_depth=4, force_train=True)
-    predicted = forest.predict(compas.df_test)
-    assert (predicted == compas.df_test[compas.target]).mean() > 0.8
-    loaded = MLModelCatalog(compas, "forest", backend=backend, load_online=False)
-    loaded.train(n_estimators=5, max_depth=4)
-    assert "Loaded model from" in capsys.readouterr().out
-    np.testing.assert_array_equal(loaded.predict_proba(compas.df_test), forest.predict_proba(compas.df_test))
+    monkeypatch.setenv("CF_MODELS", str(tmp_path))
+    for n_estimators in (5, 6):  # CARLA would load the first one for the second
+        forest = MLModelCatalog(compas, "forest", backend=backend, load_online=False)
+        forest.train(n_estimators=n_estimators, max_depth=4)
+        predicted = forest.predict(compas.df_test)
+        assert (predicted == compas.df_test[compas.target]).mean() > 0.8
+        assert len(list(forest.tree_iterator)) == n_estimators
 
 
 def test_dice_keeps_one_row_per_factual_when_it_finds_nothing(compas):

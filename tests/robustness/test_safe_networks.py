@@ -1,45 +1,33 @@
-"""Networks and forests that CARLA has saved, with something in them that runs: nothing is run."""
+"""Networks and forests that CARLA has saved: no code in a file is run."""
 
 from __future__ import annotations
 
-import pickle
-
-import numpy as np
 import pytest
 import torch
 from bad_networks import CARLAS, HOSTILE
 from carla.models.catalog import MLModelCatalog
-from joblib.numpy_pickle import NumpyArrayWrapper
-from rose_carla.carla_compat.unpickling import load_forest
-
-
-@pytest.fixture
-def mark(tmp_path):
-    """What a payload would touch."""
-    return tmp_path / "ran"
+from rose_carla.errors import ModelError
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_networks_that_carla_saved_run_nothing_either(name, compas, mark, tmp_path, monkeypatch, capsys):
+def test_hostile_file_runs_nothing(name, compas, tmp_path, monkeypatch):
     backend, write = HOSTILE[name]
     if backend == "tensorflow":
         pytest.importorskip("tf_keras")
     if backend == "xgboost":
         pytest.importorskip("xgboost")
-    kind, settings, end = CARLAS[backend]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CF_MODELS", str(tmp_path / "carla"))
-    MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings, force_train=True)
-    (saved,) = (tmp_path / "carla").rglob(f"*.{end}")
+    kind, settings, file = CARLAS[backend]
+    mark, saved = tmp_path / "ran", tmp_path / "compas" / file
+    saved.parent.mkdir()
+    monkeypatch.setenv("CF_MODELS", str(tmp_path))
     write(mark, saved)
     assert not mark.exists()
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(ModelError, match=rf"{file}' is .*train\(..., force_train=True\)"):
         MLModelCatalog(compas, kind, backend=backend, load_online=False).train(**settings)
     assert not mark.exists()
 
 
-def test_networks_with_programs_would_run(tmp_path):
-    """Otherwise those tests would prove nothing."""
+def test_hostile_files_would_run_without_protection(tmp_path):
     for name in ("torch", "a program while loading"):
         mark, saved = tmp_path / f"{name} ran", tmp_path / name
         HOSTILE[name][1](mark, saved)
@@ -47,9 +35,12 @@ def test_networks_with_programs_would_run(tmp_path):
         assert mark.exists()
 
 
-def test_arrays_that_joblib_has_not_written_are_refused(tmp_path):
-    wrapper = NumpyArrayWrapper(np.ndarray, (1,), "C", np.dtype(float))
-    wrapper.read_array = bytearray
-    (tmp_path / "forest").write_bytes(pickle.dumps(wrapper))
-    with pytest.raises(pickle.UnpicklingError, match="joblib has not written"):
-        load_forest(tmp_path / "forest")
+def test_forced_training_replaces_a_forest_that_cannot_be_loaded(compas, tmp_path, monkeypatch):
+    kind, settings, file = CARLAS["sklearn"]
+    (tmp_path / "compas").mkdir()
+    (tmp_path / "compas" / file).write_bytes(b"a pickle")
+    monkeypatch.setenv("CF_MODELS", str(tmp_path))
+    for force_train in (True, False):
+        forest = MLModelCatalog(compas, kind, backend="sklearn", load_online=False)
+        forest.train(**settings, force_train=force_train)
+        assert forest.predict_proba(compas.df_test.head(3)).shape == (3, 2)
