@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from rose_carla import baselines, datasets, models
 from rose_carla.baselines.croco import bound, theta
-from rose_carla.bench import printed
+from rose_carla.bench import paper_value
 from rose_carla.method import Method
 
 PARTS = ("speed", "quality", "feasible")
@@ -97,7 +97,7 @@ def quality(name: str) -> None:
         if each.name != paper_of:
             paper_of = each.name
             table = "linear" if each in (baselines.Roar, baselines.Arar) else "table1"
-            values = [printed(table, name, each.name, metric) for metric in PRINTED]
+            values = [paper_value(table, name, each.name, metric) for metric in PRINTED]
             numbers = " | ".join("" if value is None else f"{value.mean:.2f}" for value in values) + " | | |"
             print(f"| {name} | {kind} | {each.name} | the paper | {numbers}")
         print(

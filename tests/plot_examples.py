@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from rose_carla.bench import Finished, Result, people
+from rose_carla.bench import Finished, Result, results_frame
 from rose_carla.ppo import Update
 from rose_carla.rose.plan import Plan, PlanStep, Success
 
@@ -23,7 +23,8 @@ def made_up_people(points, n=12, seed=0, missing=0.1):
         rng = np.random.default_rng([seed, number])
         nobody = rng.random(n) < missing
         about = {"seconds": 1.0, "people": n, "training_seconds": 2.0, "alone": True}
-        results[point.judgements[0].recourse] = Result({"people": np.array([str(who) for who in range(n)])}, about)
+        about["labels"] = [str(person) for person in range(n)]
+        results[point.judgements[0].recourse] = Result({}, about)
         typical = 10 ** rng.uniform(-1.5, 1.0)
         for judgement in point.judgements:
             arrays = {}
@@ -31,7 +32,7 @@ def made_up_people(points, n=12, seed=0, missing=0.1):
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
                 arrays[metric] = np.where(nobody, np.nan, values.round(6))
             results[judgement] = Result(arrays)
-    return people(points, Finished(results, {}, 0, len(results)))
+    return results_frame(points, Finished(results, {}, 0, len(results)))
 
 
 def log(n=30, seed=0, evaluate_every=1):

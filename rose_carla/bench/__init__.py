@@ -1,52 +1,50 @@
-"""The benchmark: cells that are generated once, judged and stored; the paper's tables and figures made of them."""
+"""The benchmark: cells that are computed once and stored, and the paper's tables and figures made from them."""
 
 from rose_carla.bench.backends import Backend, Dask, Local
 from rose_carla.bench.cells import METRICS, Cell, Judgement, Recourse, Result
 from rose_carla.bench.comparison import claims, dominating, t_tests, tag
-from rose_carla.bench.estimates import Estimate, estimate
-from rose_carla.bench.layouts import Plan, Scope
-from rose_carla.bench.measures import MEASURES
+from rose_carla.bench.layouts import Scope, TableSpec
 from rose_carla.bench.methods import METHODS, OURS, TABLE_1, Entry, entry
-from rose_carla.bench.paper import Printed, printed
-from rose_carla.bench.people import Point, people
+from rose_carla.bench.paper import PaperValue, paper_value
+from rose_carla.bench.results import Experiment, results_frame
 from rose_carla.bench.runner import Finished, run
 from rose_carla.bench.setting import CLASSIFIERS, Setting
 from rose_carla.bench.store import Store
-from rose_carla.bench.table import Column, Layout, Table, build
+from rose_carla.bench.table import TABLE_METRICS, Column, Estimate, Layout, Table, build_table, estimate
 
 __all__ = [
     "CLASSIFIERS",
-    "MEASURES",
     "METHODS",
     "METRICS",
     "OURS",
     "TABLE_1",
+    "TABLE_METRICS",
     "Backend",
     "Cell",
     "Column",
     "Dask",
     "Entry",
     "Estimate",
+    "Experiment",
     "Finished",
     "Judgement",
     "Layout",
     "Local",
-    "Plan",
-    "Point",
-    "Printed",
+    "PaperValue",
     "Recourse",
     "Result",
     "Scope",
     "Setting",
     "Store",
     "Table",
-    "build",
+    "TableSpec",
+    "build_table",
     "claims",
     "dominating",
     "entry",
     "estimate",
-    "people",
-    "printed",
+    "paper_value",
+    "results_frame",
     "run",
     "t_tests",
     "tag",

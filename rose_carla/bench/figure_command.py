@@ -23,8 +23,8 @@ from rose_carla.bench.options import (
     run_parser,
     scope_of,
 )
-from rose_carla.bench.people import people
 from rose_carla.bench.provenance import provenance, revision
+from rose_carla.bench.results import results_frame
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import RoseCarlaError
 from tqdm import tqdm
@@ -33,7 +33,7 @@ from tqdm import tqdm
 def figures(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Make figures from finished cells, after computing those that are missing."""
     parser = run_parser("The paper's figures and a few more, from runs of this package.", "figures", prog)
-    listed = "\n".join(f"  {name:<24}{recipe.words}" for name, recipe in RECIPES.items())
+    listed = "\n".join(f"  {name:<24}{recipe.description}" for name, recipe in RECIPES.items())
     parser.usage = "%(prog)s [NAME ...] [options]"  # names after --formats would be taken for its own
     parser.epilog = f"figures:\n{listed}\n\n{parser.epilog}"
     parser.add_argument("names", nargs="*", default=list(RECIPES), metavar="NAME", help="default: all of them")
@@ -53,11 +53,11 @@ def _run(chosen: argparse.Namespace, scope: Scope) -> int:
     problems: list[str] = []
     made: list[str] = []
     import_optional("matplotlib")
-    points = {name: RECIPES[name].points(scope) for name in names}
-    finished = finished_cells(chosen, [point for some in points.values() for point in some])
+    experiments = {name: RECIPES[name].experiments(scope) for name in names}
+    finished = finished_cells(chosen, [each for some in experiments.values() for each in some])
     for name in tqdm(names, "figures", disable=None, leave=False):
         try:
-            figure = RECIPES[name].draw(scope, people(points[name], finished))
+            figure = RECIPES[name].draw(scope, results_frame(experiments[name], finished))
         except RoseCarlaError as error:
             problems.append(f"{name}: {error}")
             continue
@@ -67,7 +67,7 @@ def _run(chosen: argparse.Namespace, scope: Scope) -> int:
     about = provenance(started, made_by, plain(chosen)) | {"cells": about_cells(finished), "failed": problems}
     write_file(chosen.out.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in made:
-        show(f"{printable(str(Path(chosen.out.typed) / name))}: {RECIPES[name].words}")
+        show(f"{printable(str(Path(chosen.out.typed) / name))}: {RECIPES[name].description}")
     for words in problems:
         tell_failed(words)
     return FAILED if problems else DONE

@@ -1,68 +1,49 @@
-"""The paper's tables: which cells they need and what they show."""
+"""The paper's tables: the experiments they need and the layouts they are shown in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import pandas as pd
+from rose_carla import models
 from rose_carla.bench.cells import Judgement, Recourse
 from rose_carla.bench.methods import METHODS, TABLE_1
-from rose_carla.bench.people import Point
-from rose_carla.bench.setting import Setting
-from rose_carla.bench.table import Column, Layout
+from rose_carla.bench.results import Experiment
+from rose_carla.bench.setting import CLASSIFIERS, Setting
+from rose_carla.bench.table import Column, Layout, Table, build_table
 from rose_carla.metrics import NoiseSettings
+from rose_carla.metrics.registry import METRICS
 
-#: Metrics that cost next to nothing, together in one cell; the others have a cell each, for sweeps share them.
-_CHEAP = ("Validity", "Sparsity", "Proximity", "Log_Density", "Gaussian_AIR")
-_ALL = (_CHEAP, ("Plausible_AIR",), ("Acc_AIR",))
-_MAIN = (
-    "Validity",
-    "Sparsity",
-    "Proximity",
-    "Recourse_Time",
-    "Training_Time",
-    "Log_Density",
-    "Gaussian_AIR",
-    "Plausible_AIR",
-    "Acc_AIR",
-)
-#: What ROSE-one is planned for in the paper's figure of tau and the variance.
-_TAUS, _VARIANCES = (0.6, 0.7, 0.8, 0.9), (0.005, 0.01, 0.015)
-_PARAMETERS = (
-    "unit_variance=0.0003",
-    "unit_variance=0.0007",
-    "unit_variance=0.001",
-    "action_unit=0.05",
-    "action_unit=0.1",
+#: Metrics that take long have a cell each, which sweeps share; the cheap ones are together in one.
+_COSTLY = (("Plausible_AIR",), ("Acc_AIR",))
+_CHEAP = tuple(name for name in METRICS if name not in ("Recourse_Time", "Plausible_AIR", "Acc_AIR"))
+_ALL = (_CHEAP, *_COSTLY)
+#: The paper's metrics, and the time of training after that of recourse.
+_MAIN = tuple(
+    column for name in METRICS for column in ((name, "Training_Time") if name == "Recourse_Time" else (name,))
 )
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A table to be made.
-
-    Parameters
-    ----------
-    layout
-        What it shows.
-    points
-        What it is made of.
-    """
+class TableSpec:
+    """A table: its layout, and the experiments that fill it."""
 
     layout: Layout
-    points: tuple[Point, ...]
+    experiments: tuple[Experiment, ...]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What all tables of a run have in common.
+    """What all tables and figures of a run have in common.
 
     Parameters
     ----------
     datasets, classifier, seeds, actionable, people
         As in :class:`.Setting`, one for each data set and seed.
     n_samples
-        Noisy versions and noisy tries.
+        Noisy samples of each rate.
     """
 
     datasets: tuple[str, ...]
@@ -73,103 +54,102 @@ class Scope:
     n_samples: int = 1000
 
     def settings(self, classifier: str | None = None) -> list[Setting]:
-        """Data sets in order, seeds within each."""
+        """Return a setting for each data set and seed, seeds within data sets."""
         return [
             Setting(dataset, classifier or self.classifier, seed, self.actionable, self.people)
             for dataset in self.datasets
             for seed in self.seeds
         ]
 
-    def noise(self, **options: float) -> NoiseSettings:
-        """The paper's noise, or another."""
-        return NoiseSettings.from_mapping({"n_samples": self.n_samples, **options})
+    def experiment(
+        self, recourse: Recourse, condition: str = "", metrics: Sequence[Sequence[str]] = _ALL, **noise: float
+    ) -> Experiment:
+        """Evaluate recourse by groups of metrics, a cell for each, under the paper's noise or another."""
+        settings = NoiseSettings.from_mapping({"n_samples": self.n_samples, **noise})
+        return Experiment(condition, tuple(Judgement(recourse, tuple(group), settings) for group in metrics))
+
+    def table(self, layout: Layout, experiments: Iterable[Experiment]) -> TableSpec:
+        """Return the table; without the paper's values if its protocol is not followed."""
+        if self.actionable:
+            note = "Immutable features are kept, which the paper does not do: its values are not beside ours."
+            layout = replace(layout, paper="", note=f"{layout.note} {note}".strip())
+        return TableSpec(layout, tuple(experiments))
 
 
-def _judged(
-    scope: Scope, cell: Recourse, condition: str = "", groups: Sequence[Sequence[str]] = _ALL, **noise: float
-) -> Point:
-    judgements = tuple(Judgement(cell, tuple(metrics), scope.noise(**noise)) for metrics in groups)
-    return Point(condition, judgements)
+def _columns(*metrics: str) -> tuple[Column, ...]:
+    return tuple(Column(metric) for metric in metrics)
 
 
-def _comparable(layout: Layout, scope: Scope) -> Layout:
-    """Without the paper's values if its protocol is not kept."""
-    if not scope.actionable:
-        return layout
-    words = "Immutable features are kept, which the paper does not do: its values are not beside ours."
-    return replace(layout, paper="", note=f"{layout.note} {words}".strip())
+def _rows(methods: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((method, "") for method in methods)
 
 
-def table_1(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
+def table_1(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Table 1: all methods, all metrics."""
-    points = [_judged(scope, Recourse(setting, method)) for setting in scope.settings() for method in methods]
     layout = Layout(
         "table1",
         "ROSE beside the other methods (the paper's Table 1)",
-        tuple(Column(metric) for metric in _MAIN),
-        tuple((method, "") for method in methods),
+        _columns(*_MAIN),
+        _rows(methods),
         paper="linear" if scope.classifier == "linear" else "table1",
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    cells = itertools.product(scope.settings(), methods)
+    return scope.table(layout, [scope.experiment(Recourse(setting, method)) for setting, method in cells])
 
 
-def linear(scope: Scope) -> Plan:
-    """The appendix' table with logistic regression, where ROAR and ARAR are at home."""
+def linear(scope: Scope) -> TableSpec:
+    """The appendix' table with logistic regression, for which ROAR and ARAR were designed."""
     methods = [name for name, entry in METHODS.items() if entry.robust]
-    points = [_judged(scope, Recourse(setting, method)) for setting in scope.settings("linear") for method in methods]
     layout = Layout(
         "linear",
         "ROAR, ARAR and the robust methods with logistic regression",
-        tuple(Column(metric) for metric in _MAIN if metric != "Log_Density"),
-        tuple((method, "") for method in methods),
+        _columns(*(metric for metric in _MAIN if metric != "Log_Density")),
+        _rows(methods),
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    cells = itertools.product(scope.settings("linear"), methods)
+    return scope.table(layout, [scope.experiment(Recourse(setting, method)) for setting, method in cells])
 
 
-def rose_one(scope: Scope) -> Plan:
-    """ROSE-one planned for other thresholds and variances, and judged under the usual noise."""
-    points = [
-        _judged(
-            scope,
-            Recourse.with_options(setting, "ROSE-one", tau=tau, variance=variance),
-            f"tau={tau:g}, variance={variance:g}",
-            (_CHEAP, ("Plausible_AIR",)),
-        )
-        for setting in scope.settings()
-        for tau in _TAUS
-        for variance in _VARIANCES
-    ]
+def rose_one(scope: Scope) -> TableSpec:
+    """ROSE-one planned for other thresholds and variances, evaluated under the default noise."""
+    grid = {
+        f"tau={tau:g}, variance={variance:g}": {"tau": tau, "variance": variance}
+        for tau in (0.6, 0.7, 0.8, 0.9)
+        for variance in (0.005, 0.01, 0.015)
+    }
     layout = Layout(
         "rose-one",
         "ROSE-one planned for other thresholds and other noise",
-        tuple(Column(metric) for metric in ("Validity", "Sparsity", "Proximity", "Training_Time", "Plausible_AIR")),
-        tuple(("ROSE-one", f"tau={tau:g}, variance={variance:g}") for tau in _TAUS for variance in _VARIANCES),
-        note="Plans are made for the threshold and the variance in the row, and judged under σ² = 0.01 as in Table 1.",
-        marked=False,
+        _columns("Validity", "Sparsity", "Proximity", "Training_Time", "Plausible_AIR"),
+        tuple(("ROSE-one", condition) for condition in grid),
+        note="Plans are made for the threshold and variance in the row, and evaluated under σ² = 0.01 as in Table 1.",
+        mark_best=False,
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    experiments = [
+        scope.experiment(Recourse.with_options(setting, "ROSE-one", **options), condition, (_CHEAP, ("Plausible_AIR",)))
+        for setting, (condition, options) in itertools.product(scope.settings(), grid.items())
+    ]
+    return scope.table(layout, experiments)
 
 
-def rose_mul(scope: Scope) -> Plan:
-    """The appendix' table of ROSE-mul planned for other noise and judged under the usual."""
-    points = []
-    for setting in scope.settings():
-        for condition in _PARAMETERS:
-            name, value = condition.split("=")
-            points.append(_judged(scope, Recourse.with_options(setting, "ROSE-mul", **{name: float(value)}), condition))
+def rose_mul(scope: Scope) -> TableSpec:
+    """The appendix' table of ROSE-mul planned for other noise, evaluated under the default noise."""
+    grid = [("unit_variance", value) for value in (0.0003, 0.0007, 0.001)]
+    grid += [("action_unit", value) for value in (0.05, 0.1)]
     layout = Layout(
         "rose-mul",
         "ROSE-mul planned for other noise",
-        tuple(
-            Column(metric)
-            for metric in ("Validity", "Sparsity", "Proximity", "Recourse_Time", "Training_Time", "Acc_AIR")
-        ),
-        tuple(("ROSE-mul", condition) for condition in _PARAMETERS),
-        note="Plans are made for the variance of a unit or the size of a unit in the row, and judged under σ² = 0.0005 "
+        _columns("Validity", "Sparsity", "Proximity", "Recourse_Time", "Training_Time", "Acc_AIR"),
+        tuple(("ROSE-mul", f"{name}={value:g}") for name, value in grid),
+        note="Plans are made for the variance or the size of a unit in the row, and evaluated under σ² = 0.0005 "
         "and u = 0.025 as in Table 1.",
-        marked=False,
+        mark_best=False,
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    experiments = [
+        scope.experiment(Recourse.with_options(setting, "ROSE-mul", **{name: value}), f"{name}={value:g}")
+        for setting, (name, value) in itertools.product(scope.settings(), grid)
+    ]
+    return scope.table(layout, experiments)
 
 
 def _sweep(
@@ -177,72 +157,98 @@ def _sweep(
     methods: Sequence[str],
     name: str,
     title: str,
+    metrics: Sequence[str],
     option: str,
     values: Sequence[float],
-    metrics: Sequence[str],
-) -> Plan:
-    """The recourse of Table 1 judged under other noise."""
-    conditions = [f"{option}={value:g}" for value in values]
-    groups: list[tuple[str, ...]] = [(metric,) for metric in metrics if metric != "Steps"]
-    if "Steps" in metrics:
-        groups.append(_CHEAP)
-    points = [
-        _judged(scope, Recourse(setting, method), condition, groups, **{option: value})
-        for setting in scope.settings()
-        for method in methods
-        for condition, value in zip(conditions, values, strict=True)
-    ]
+) -> TableSpec:
+    """The recourse of Table 1 evaluated under other noise: nothing is trained or generated again."""
+    groups = [(metric,) for metric in metrics if metric != "Steps"] + ([_CHEAP] if "Steps" in metrics else [])
+    conditions = {f"{option}={value:g}": value for value in values}
     layout = Layout(
         name,
         title,
         tuple(Column(metric, condition) for condition in conditions for metric in metrics),
-        tuple((method, "") for method in methods),
-        note="The recourse is that of Table 1; only the noise that it is judged under differs.",
+        _rows(methods),
+        note="The recourse is that of Table 1; only the noise of the evaluation differs.",
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    experiments = [
+        scope.experiment(Recourse(setting, method), condition, groups, **{option: value})
+        for setting, method, (condition, value) in itertools.product(scope.settings(), methods, conditions.items())
+    ]
+    return scope.table(layout, experiments)
 
 
-def plausible(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
+def plausible(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Plausible AIR under one-off noise of other variances."""
-    values = (0.005, 0.01, 0.015)
     title = "Plausible AIR under more and less one-off noise"
-    return _sweep(scope, methods, "plausible", title, "variance", values, ("Plausible_AIR",))
+    return _sweep(scope, methods, "plausible", title, ("Plausible_AIR",), "variance", (0.005, 0.01, 0.015))
 
 
-def accumulated(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
+def accumulated(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Acc AIR under accumulated noise of other variances: 3, 5, 7 and 10 % of the one-off noise."""
-    values = (0.0003, 0.0005, 0.0007, 0.001)
     title = "Acc AIR under more and less noise in each unit of action"
-    return _sweep(scope, methods, "accumulated", title, "unit_variance", values, ("Acc_AIR",))
+    return _sweep(scope, methods, "accumulated", title, ("Acc_AIR",), "unit_variance", (0.0003, 0.0005, 0.0007, 0.001))
 
 
-def units(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
+def units(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Number of steps and Acc AIR for larger units of action."""
-    values = (0.025, 0.05, 0.1)
     title = "Number of steps and Acc AIR for larger units of action"
-    return _sweep(scope, methods, "units", title, "action_unit", values, ("Steps", "Acc_AIR"))
+    return _sweep(scope, methods, "units", title, ("Steps", "Acc_AIR"), "action_unit", (0.025, 0.05, 0.1))
 
 
-def frontier(scope: Scope, methods: Sequence[str] = TABLE_1) -> Plan:
-    """Robustness against cost: every method with a knob at several of its settings, the others as they are."""
-    points: list[Point] = []
-    rows: dict[tuple[str, str], None] = {}
-    for setting in scope.settings():
-        for method in methods:
-            entry = METHODS[method]
-            for level in entry.levels or (None,):
-                condition = "" if level is None else f"{entry.knob}={level:g}"
-                options = {} if level is None else {str(entry.knob): level}
-                rows[method, condition] = None
-                points.append(_judged(scope, Recourse.with_options(setting, method, **options), condition))
+def frontier(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
+    """Robustness against cost: methods with a trade-off hyper-parameter at several values of it."""
+    points: list[tuple[str, str, dict[str, float]]] = []
+    for method in methods:
+        entry = METHODS[method]
+        points += [(method, f"{entry.knob}={level:g}", {str(entry.knob): level}) for level in entry.levels]
+        if not entry.levels:
+            points.append((method, "", {}))
     layout = Layout(
         "frontier",
-        "Robustness against cost, over every method's knob",
-        tuple(
-            Column(metric)
-            for metric in ("Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR")
-        ),
-        tuple(rows),
-        marked=False,
+        "Robustness against cost, over the trade-off hyper-parameter of each method",
+        _columns("Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"),
+        tuple((method, condition) for method, condition, _ in points),
+        mark_best=False,
     )
-    return Plan(_comparable(layout, scope), tuple(points))
+    experiments = [
+        scope.experiment(Recourse.with_options(setting, method, **options), condition)
+        for setting, (method, condition, options) in itertools.product(scope.settings(), points)
+    ]
+    return scope.table(layout, experiments)
+
+
+CLASSIFIERS_LAYOUT = Layout(
+    "classifiers",
+    "Classifiers: training, accuracy on the test split, people with an unfavourable prediction",
+    _columns("Batch_Size", "Epochs", "Learning_Rate", "Accuracy", "People"),
+    _rows(reversed(CLASSIFIERS)),
+    mark_best=False,
+)
+
+
+def classifiers(scope: Scope) -> tuple[Table, pd.DataFrame]:
+    """Return the appendix' table of classifiers, and the rows of the test splits that it is computed from."""
+    frames = []
+    for kind in CLASSIFIERS:
+        for setting in scope.settings(kind):
+            model = setting.model()
+            test = model.data.df_test
+            favourable = models.favourable(model)(test[model.feature_input_order].to_numpy(dtype=float))
+            trained = models.paper_settings(kind, setting.dataset)
+            columns = {
+                "Dataset": setting.dataset,
+                "Method": kind,
+                "Condition": "",
+                "Seed": setting.seed,
+                "Person": test.index,
+                "Accuracy": (favourable == test[model.data.target].to_numpy()).astype(float),
+                "People": len(models.negative_instances(model, seed=setting.seed)),
+                "Batch_Size": trained.batch_size,
+                "Epochs": trained.epochs,
+                "Learning_Rate": trained.learning_rate,
+                "Alone": True,
+            }
+            frames.append(pd.DataFrame(columns))
+    rows = pd.concat(frames, ignore_index=True)
+    return build_table(CLASSIFIERS_LAYOUT, rows, scope.datasets, {}), rows

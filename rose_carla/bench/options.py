@@ -17,7 +17,7 @@ from rose_carla._lib.text import one_line
 from rose_carla._lib.threads import n_cores
 from rose_carla.bench.backends import Backend, Dask, Local
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.people import Point
+from rose_carla.bench.results import Experiment
 from rose_carla.bench.runner import Finished
 from rose_carla.bench.store import Store
 from rose_carla.errors import short_repr, unknown_name
@@ -130,15 +130,15 @@ def scope_of(parser: Parser, chosen: argparse.Namespace, classifier: str) -> Sco
     return Scope(names, classifier, tuple(range(chosen.seeds)), chosen.actionable, **small)
 
 
-def finished_cells(chosen: argparse.Namespace, points: Sequence[Point]) -> Finished:
-    """All cells of some points, computed where they have not been."""
+def finished_cells(chosen: argparse.Namespace, experiments: Sequence[Experiment]) -> Finished:
+    """All cells of some experiments, computed where they have not been."""
     check_writable(chosen.out.path)
     store = Store(chosen.cells.path)
     backend: Backend = Dask(chosen.scheduler) if chosen.backend == "dask" else Local(chosen.jobs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            judgements = [judgement for point in points for judgement in point.judgements]
+            judgements = [judgement for experiment in experiments for judgement in experiment.judgements]
             return bench.run(judgements, store, backend, chosen.out.path / "logs")
     finally:
         backend.close()

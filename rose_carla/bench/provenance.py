@@ -1,10 +1,9 @@
-"""Where results come from: versions, machine, settings, time, revision and the command that made them."""
+"""Provenance of results: versions, machine, settings, time, revision and the command that made them."""
 
 from __future__ import annotations
 
 import os
 import platform
-import resource
 import shlex
 import subprocess
 import sys
@@ -17,21 +16,24 @@ import rose_carla
 from rose_carla._lib.threads import n_cores
 from rose_carla.bench import sources
 
+if sys.platform != "win32":
+    import resource
+
 
 def command() -> str:
-    """What was typed, without this machine's folders before the script's name."""
+    """Return the command line, without the folders of this machine before the name of the script."""
     script = Path(sys.argv[0])
     name = f"python {script.parent.name}/{script.name}" if script.suffix == ".py" else script.name
     return shlex.join([*name.split(), *sys.argv[1:]])
 
 
 def revision() -> str:
-    """The git revision of the code, with ``+`` if it has been changed since; ``"-"`` outside a repository."""
+    """Return the git revision, with ``+`` for uncommitted changes; ``"-"`` outside a repository."""
     root = Path(rose_carla.__file__).parents[1]
 
-    def git(*words: str) -> str:
-        asked = ["git", "-C", str(root), *words]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    def git(*arguments: str) -> str:
+        call = ["git", "-C", str(root), *arguments]
+        return subprocess.run(call, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "rose_carla", "benchmarks")
@@ -40,21 +42,21 @@ def revision() -> str:
         return "-"
 
 
-def provenance(started: float, made_by: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All that somebody needs who wants the same numbers again.
+def provenance(started: float, started_revision: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything needed to reproduce the results, as JSON can hold it.
 
     Parameters
     ----------
     started
-        Of :func:`time.time`.
-    made_by
-        The :func:`revision` then: the code may change while it runs.
+        Value of :func:`time.time` at the start.
+    started_revision
+        The :func:`revision` at the start: the code may change during a run.
     settings
         Options of the run.
     """
     return {
         "command": command(),
-        "revision": made_by,
+        "revision": started_revision,
         "source": sources.fingerprint(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(started)),
         "seconds": round(time.time() - started, 1),
@@ -64,9 +66,9 @@ def provenance(started: float, made_by: str, settings: Mapping[str, Any]) -> dic
             "system": f"{platform.system()} {platform.release()}",
             "processor": _processor(),
             "cores": n_cores(),
-            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+            "memory_gb": _memory_gb(),
         },
-        "peak_memory_gb": round(_peak(), 2),
+        "peak_memory_gb": _peak_memory_gb(),
     }
 
 
@@ -78,7 +80,18 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _peak() -> float:
-    """Of this process, and of the largest that it started."""
+def _memory_gb() -> float | None:
+    """Return the memory of the machine; None where the system does not report it (Windows)."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _peak_memory_gb() -> float | None:
+    """Return the peak of this process or of the largest child process; None on Windows."""
+    if sys.platform == "win32":
+        return None
     unit = 1e9 if sys.platform == "darwin" else 1e6
-    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / unit
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return round(max(peaks) / unit, 2)

@@ -1,22 +1,151 @@
-"""A table as a value: what stands in each of its places, before it becomes Markdown, LaTeX, HTML or CSV."""
+"""Tables as values: estimates with intervals, marks, and the paper's values beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from rose_carla.bench import comparison, paper
-from rose_carla.bench.estimates import Estimate, estimate
-from rose_carla.bench.measures import DATASETS, MEASURES, condition_words
+from rose_carla.bench import comparison
 from rose_carla.bench.methods import entry
-from rose_carla.bench.reasons import reason
+from rose_carla.bench.paper import PaperValue, explain_difference, paper_value
 from rose_carla.bench.setting import CLASSIFIERS
+from rose_carla.metrics.registry import METRICS, Metric
+from rose_carla.noise.invalidation import wilson_interval
+from scipy import stats
 
-#: Metrics that mean something only if a method had the machine to itself.
+#: Data sets by their names in the paper.
+DATASET_TITLES = {"german": "German Credit", "adult": "Adult Income", "compas": "COMPAS"}
+#: Confidence level of all intervals.
+CONFIDENCE = 0.95
+#: Metrics that can be compared only if a cell had the machine to itself.
 _TIMES = ("Recourse_Time", "Training_Time")
-_UNFAIR = "Times after ~ were measured beside other cells and cannot be compared; --jobs 1 measures them alone."
+_SHARED_MACHINE = "Times after ~ were measured beside other cells and cannot be compared; --jobs 1 measures them alone."
+_SYMBOLS = {"variance": "σ²", "unit_variance": "σ² of a unit", "action_unit": "u", "tau": "τ"}
+
+
+@dataclass(frozen=True)
+class TableMetric:
+    """A column that only tables have; the attributes are those of :class:`rose_carla.metrics.registry.Metric`."""
+
+    label: str
+    higher_is_better: bool
+    digits: int = 2
+    show_std: bool = False
+
+
+#: All metrics that a table can show, by their column in the results frame.
+TABLE_METRICS: Mapping[str, Metric | TableMetric] = {
+    **METRICS,
+    "Training_Time": TableMetric("Training (s)", False, 1),
+    "Steps": TableMetric("# of steps", False, show_std=True),
+    "Accuracy": TableMetric("Accuracy", True),
+    "People": TableMetric("# of points", True, 0),
+    "Batch_Size": TableMetric("Batch size", True, 0),
+    "Epochs": TableMetric("Epochs", True, 0),
+    "Learning_Rate": TableMetric("Learning rate", True, 3),
+}
+
+
+def format_condition(condition: str) -> str:
+    """Format a condition with the paper's symbols; a method's own hyper-parameters keep their names.
+
+    Examples
+    --------
+    >>> format_condition("action_unit=0.05")
+    'u = 0.05'
+    >>> format_condition("tau=0.9, variance=0.01")
+    'τ = 0.9, σ² = 0.01'
+    """
+    pairs = [part.partition("=") for part in condition.split(", ")]
+    return ", ".join(f"{_SYMBOLS.get(name, name)} = {value}" if value else name for name, _, value in pairs)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over people.
+
+    Parameters
+    ----------
+    mean, std
+        Over people who have a value, as in the paper.
+    lower, upper
+        Confidence interval of the mean; NaN with a single value.
+    n, n_seeds
+        Numbers of values and of seeds they come from.
+    """
+
+    mean: float
+    std: float
+    lower: float
+    upper: float
+    n: int
+    n_seeds: int = 1
+
+
+def estimate(values: np.ndarray, seeds: np.ndarray) -> Estimate:
+    """Estimate the mean of ``values`` (NaN: no recourse) with its standard deviation and confidence interval.
+
+    With one seed the sample is the people: Student's interval, or Wilson's for zeros and ones. With several it is the
+    means of the seeds, because people of one seed share a classifier and a policy.
+
+    Examples
+    --------
+    >>> estimate(np.array([1.0, 1.0, 0.0, 1.0]), np.zeros(4)).mean
+    0.75
+    """
+    known = np.isfinite(values)
+    values, seeds = values[known], seeds[known]
+    n = len(values)
+    if n == 0:
+        return Estimate(np.nan, np.nan, np.nan, np.nan, 0, 0)
+    std = float(values.std(ddof=1)) if n > 1 else np.nan
+    seed_means = np.array([values[seeds == seed].mean() for seed in np.unique(seeds)])
+    if len(seed_means) == 1 and np.isin(values, (0.0, 1.0)).all():
+        lower, upper = (float(bound[0]) for bound in wilson_interval(np.array([values.sum()]), n, CONFIDENCE))
+    else:
+        lower, upper = _student_interval(seed_means if len(seed_means) > 1 else values)
+    return Estimate(float(values.mean()), std, lower, upper, n, len(seed_means))
+
+
+def _student_interval(sample: np.ndarray) -> tuple[float, float]:
+    n = len(sample)
+    if n < 2:
+        return np.nan, np.nan
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * sample.std(ddof=1) / np.sqrt(n)
+    return float(sample.mean() - half), float(sample.mean() + half)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a table.
+
+    Parameters
+    ----------
+    text
+        Mean and standard deviation as printed, ``failed``, or ``–`` without recourse. Times measured beside other
+        cells start with ``~``.
+    estimate
+        None if the cell failed or no person has recourse.
+    printed, tag, reason
+        The paper's value, how ours compares, and why it differs if it does.
+    best, best_robust
+        Whether it is the best on its data set, and the best of the methods that are robust by design.
+    """
+
+    text: str
+    estimate: Estimate | None = None
+    printed: PaperValue | None = None
+    tag: str = ""
+    reason: str = ""
+    best: bool = False
+    best_robust: bool = False
+
+    @property
+    def mean_text(self) -> str:
+        """The text without the standard deviation."""
+        return self.text.split(" ±")[0]
 
 
 @dataclass(frozen=True)
@@ -28,39 +157,34 @@ class Column:
 
     @property
     def label(self) -> str:
-        """Heading."""
-        return MEASURES[self.metric].label
+        """Name of the metric."""
+        return TABLE_METRICS[self.metric].label
 
     @property
     def arrow(self) -> str:
-        """Which way is better."""
-        return "↑" if MEASURES[self.metric].higher else "↓"
+        """Direction of improvement."""
+        return "↑" if TABLE_METRICS[self.metric].higher_is_better else "↓"
 
+    @property
+    def condition_label(self) -> str:
+        """Formatted condition, or an empty string."""
+        return format_condition(self.condition)
 
-@dataclass(frozen=True)
-class Value:
-    """What stands in one place.
+    def format(self, mean: float, std: float | None = None) -> str:
+        """Format a mean, and its standard deviation if there is one."""
+        digits = TABLE_METRICS[self.metric].digits
+        return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
 
-    Parameters
-    ----------
-    text
-        As printed: mean and deviation, or what went wrong, or how many seeds did not. Times that were measured beside
-        other cells begin with ~.
-    estimate
-        None if the cell failed or nobody has recourse.
-    printed, tag, reason
-        The paper's value, how ours compares, and why, if it differs.
-    best, best_robust
-        Whether it is the best of its data set, and the best of the methods that are robust by design.
-    """
+    def format_interval(self, value: Value) -> str:
+        """Format the confidence interval; empty if there is none or it has no width in the printed digits."""
+        if value.estimate is None or not np.isfinite(value.estimate.lower):
+            return ""
+        lower, upper = self.format(value.estimate.lower), self.format(value.estimate.upper)
+        return "" if lower == upper else f"[{lower}, {upper}]"
 
-    text: str
-    estimate: Estimate | None = None
-    printed: paper.Printed | None = None
-    tag: str = ""
-    reason: str = ""
-    best: bool = False
-    best_robust: bool = False
+    def format_printed(self, value: Value) -> str:
+        """Format the paper's value; empty if there is none."""
+        return self.format(*value.printed) if value.printed is not None else ""
 
 
 @dataclass(frozen=True)
@@ -74,24 +198,14 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Heading."""
+        """Name of the method or classifier, with the condition."""
         name = CLASSIFIERS.get(self.method, self.method.rpartition(":")[2])
-        return f"{name}, {condition_words(self.condition)}" if self.condition else name
+        return f"{name}, {format_condition(self.condition)}" if self.condition else name
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Parameters
-    ----------
-    name
-        Of its files.
-    title, note
-        For people.
-    columns, rows
-        Its body; rows of one data set follow one another.
-    """
+    """A table; rows of one data set follow one another."""
 
     name: str
     title: str
@@ -101,19 +215,19 @@ class Table:
 
     @property
     def blocks(self) -> dict[str, list[Row]]:
-        """Rows by the data set's name in the paper."""
+        """Rows by the title of their data set."""
         blocks: dict[str, list[Row]] = {}
         for row in self.rows:
-            blocks.setdefault(DATASETS[row.dataset], []).append(row)
+            blocks.setdefault(DATASET_TITLES[row.dataset], []).append(row)
         return blocks
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons for differences, each once, in order."""
+        """Unique reasons for differences, in the order of the values."""
         return list(dict.fromkeys(value.reason for row in self.rows for value in row.values if value.reason))
 
     def frame(self) -> pd.DataFrame:
-        """One row for each value, with everything known about it."""
+        """Return one row per value with all its attributes."""
         return pd.DataFrame(
             [
                 {
@@ -138,7 +252,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a table is to show.
+    """Columns and rows of a table.
 
     Parameters
     ----------
@@ -147,11 +261,11 @@ class Layout:
     columns
         Metrics, under conditions.
     rows
-        Methods, and conditions where a row is one.
+        Pairs of a method and a condition, which is empty where conditions are columns.
     paper
-        The paper's table in :mod:`.paper` to compare with; by default that of the same name, empty for none.
-    marked
-        Whether the best values are marked: not where rows are conditions of one method.
+        The paper's table to compare with; by default the one of the same name, an empty string for none.
+    mark_best
+        Whether the best values are marked; not where rows are conditions of one method.
     """
 
     name: str
@@ -160,94 +274,78 @@ class Layout:
     rows: tuple[tuple[str, str], ...]
     note: str = ""
     paper: str | None = None
-    marked: bool = True
+    mark_best: bool = True
 
 
-def build(
-    layout: Layout, people: pd.DataFrame, datasets: Sequence[str], errors: Mapping[tuple[str, str, str], str]
+def build_table(
+    layout: Layout, results: pd.DataFrame, datasets: Sequence[str], errors: Mapping[tuple[str, str, str], str]
 ) -> Table:
-    """Fill a layout from the table of people.
+    """Fill a layout with estimates.
 
     Parameters
     ----------
-    people
-        One row for each data set, method, condition, seed and person.
+    results
+        One row for each data set, method, condition, seed and person; see :func:`.results_frame`.
     datasets
         In order.
     errors
-        What failed, by data set, method and condition.
+        Error messages by data set, method and condition.
     """
-    groups = dict(iter(people.groupby(["Dataset", "Method", "Condition"])))
-    n_seeds = people["Seed"].nunique()
-    rows = []
+    groups = dict(iter(results.groupby(["Dataset", "Method", "Condition"])))
+    rows: list[Row] = []
     for dataset in datasets:
-        estimates = {}
-        for method, condition in layout.rows:
-            for column in layout.columns:
-                key = (dataset, method, condition or column.condition)
-                if key in groups and column.metric in groups[key]:
-                    part = groups[key]
-                    values = part[column.metric].to_numpy(dtype=float)
-                    estimates[method, condition, column] = estimate(values, part["Seed"].to_numpy())
-        unfair = {method for method, condition in layout.rows if not _alone(groups, (dataset, method, condition))}
-        marks = {
-            column: _marks(layout, column, estimates)
-            for column in layout.columns
-            if layout.marked and not (unfair and column.metric in _TIMES)
-        }
-        for method, condition in layout.rows:
-            values = []
-            for column in layout.columns:
-                known = estimates.get((method, condition, column))
-                if known is None or known.n == 0:
-                    error = errors.get((dataset, method, condition or column.condition))
-                    values.append(Value("failed" if error else "–"))
-                    continue
-                top, robust = marks.get(column, (set(), set()))
-                value = _value(layout, dataset, method, condition, column, known)
-                if known.n_seeds < n_seeds:
-                    value = replace(value, text=f"{value.text} ({known.n_seeds} of {n_seeds} seeds)")
-                if column.metric in _TIMES and method in unfair:
-                    values.append(Value(f"~{value.text}", known, value.printed))
-                else:
-                    values.append(replace(value, best=method in top, best_robust=method in robust))
-            rows.append(Row(dataset, method, condition, tuple(values)))
+        rows += _dataset_rows(layout, dataset, groups, errors, results["Seed"].nunique())
     note = layout.note
     if any(value.text.startswith("~") for row in rows for value in row.values):
-        note = f"{note} {_UNFAIR}".strip()
+        note = f"{note} {_SHARED_MACHINE}".strip()
     return Table(layout.name, layout.title, note, layout.columns, tuple(rows))
 
 
-def _alone(groups: Mapping[tuple[str, str, str], pd.DataFrame], key: tuple[str, str, str]) -> bool:
-    return key not in groups or bool(groups[key]["Alone"].all())
-
-
-def _marks(
-    layout: Layout, column: Column, estimates: Mapping[tuple[str, str, Column], Estimate]
-) -> tuple[set[str], set[str]]:
-    means = {
-        method: estimates[method, "", column].mean for method, _ in layout.rows if (method, "", column) in estimates
-    }
-    if column.metric == "Training_Time":
-        return set(), set()
-    robust = {name: mean for name, mean in means.items() if entry(name).robust}
-    return comparison.best(means, column.metric), comparison.best(robust, column.metric)
-
-
-def _value(
+def _dataset_rows(
     layout: Layout,
     dataset: str,
-    method: str,
-    condition: str,
-    column: Column,
-    known: Estimate,
-) -> Value:
-    measure = MEASURES[column.metric]
-    text = measure.text(known.mean)
-    if measure.spread and np.isfinite(known.std):
-        text += f" ± {measure.text(known.std)}"
-    compared = layout.name if layout.paper is None else layout.paper
-    printed = paper.printed(compared, dataset, method, column.metric, condition or column.condition)
-    tag = comparison.tag(known.mean, printed, measure) if printed else ""
-    why = reason(dataset, method, column.metric) if tag == comparison.DIFFERS else ""
-    return Value(text, known, printed, tag, why)
+    groups: Mapping[tuple[str, str, str], pd.DataFrame],
+    errors: Mapping[tuple[str, str, str], str],
+    n_seeds: int,
+) -> list[Row]:
+    estimates: dict[tuple[str, str, Column], Estimate] = {}
+    timed_beside_others = set()
+    for method, condition in layout.rows:
+        group = groups.get((dataset, method, condition))
+        if group is not None and not group["Alone"].all():
+            timed_beside_others.add(method)
+        for column in layout.columns:
+            group = groups.get((dataset, method, condition or column.condition))
+            if group is not None and column.metric in group:
+                values = group[column.metric].to_numpy(dtype=float)
+                estimates[method, condition, column] = estimate(values, group["Seed"].to_numpy())
+
+    best: dict[Column, set[str]] = {}
+    best_robust: dict[Column, set[str]] = {}
+    for column in layout.columns:
+        marked = layout.mark_best and column.metric != "Training_Time"
+        marked = marked and not (timed_beside_others and column.metric in _TIMES)
+        means = {method: known.mean for (method, _, other), known in estimates.items() if marked and other == column}
+        robust = {method: mean for method, mean in means.items() if entry(method).robust}
+        best[column] = comparison.best_methods(means, TABLE_METRICS[column.metric])
+        best_robust[column] = comparison.best_methods(robust, TABLE_METRICS[column.metric])
+
+    def value(method: str, condition: str, column: Column) -> Value:
+        known, metric = estimates.get((method, condition, column)), TABLE_METRICS[column.metric]
+        if known is None or known.n == 0:
+            return Value("failed" if errors.get((dataset, method, condition or column.condition)) else "–")
+        text = column.format(known.mean, known.std if metric.show_std and np.isfinite(known.std) else None)
+        if known.n_seeds < n_seeds:
+            text += f" ({known.n_seeds} of {n_seeds} seeds)"
+        table = layout.name if layout.paper is None else layout.paper
+        printed = paper_value(table, dataset, method, column.metric, condition or column.condition)
+        if column.metric in _TIMES and method in timed_beside_others:
+            return Value(f"~{text}", known, printed)
+        tag = comparison.tag(known.mean, printed, metric) if printed else ""
+        reason = explain_difference(dataset, method, column.metric) if tag == comparison.DIFFERS else ""
+        return Value(text, known, printed, tag, reason, method in best[column], method in best_robust[column])
+
+    return [
+        Row(dataset, method, condition, tuple(value(method, condition, column) for column in layout.columns))
+        for method, condition in layout.rows
+    ]

@@ -11,10 +11,8 @@ import pandas as pd
 from rose_carla import bench
 from rose_carla._lib.endings import DONE, FAILED, ended, show, tell_failed
 from rose_carla._lib.text import printable
-from rose_carla.bench import layouts, report
-from rose_carla.bench.classifier_table import classifiers
-from rose_carla.bench.layouts import Plan
-from rose_carla.bench.measures import DATASETS, condition_words
+from rose_carla.bench import layouts
+from rose_carla.bench.layouts import TableSpec, classifiers
 from rose_carla.bench.options import (
     KEPT,
     about_cells,
@@ -24,11 +22,11 @@ from rose_carla.bench.options import (
     run_parser,
     scope_of,
 )
-from rose_carla.bench.people import errors, people
 from rose_carla.bench.provenance import provenance, revision
+from rose_carla.bench.render import render_text, write_report
+from rose_carla.bench.results import experiment_errors, results_frame
 from rose_carla.bench.runner import Finished
-from rose_carla.bench.table import Table, build
-from rose_carla.bench.terminal import shown
+from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.errors import RoseCarlaError
 
 _APPENDIX = {
@@ -62,8 +60,8 @@ def table_1(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
         except RoseCarlaError as error:
             parser.error(str(error))
     scope = scope_of(parser, chosen, chosen.classifier)
-    plan = layouts.table_1(scope, tuple(dict.fromkeys(chosen.methods)))
-    return ended(lambda: _run(chosen, "ROSE: the paper's Table 1", [plan], ("table1",)), KEPT, arguments is None)
+    spec = layouts.table_1(scope, tuple(dict.fromkeys(chosen.methods)))
+    return ended(lambda: _run(chosen, "ROSE: the paper's Table 1", [spec], ("table1",)), KEPT, arguments is None)
 
 
 def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
@@ -76,32 +74,32 @@ def appendix(arguments: Sequence[str] | None = None, prog: str | None = None) ->
     chosen = parser.parse_args(arguments)
     parser.known("part", chosen.parts, _PARTS)
     scope = scope_of(parser, chosen, "ann")
-    plans = [_APPENDIX[part](scope) for part in dict.fromkeys(chosen.parts) if part in _APPENDIX]
+    specs = [_APPENDIX[part](scope) for part in dict.fromkeys(chosen.parts) if part in _APPENDIX]
     further = [lambda: classifiers(scope)] if _CLASSIFIERS in chosen.parts else []
     title = "ROSE: the tables of the paper's appendix"
-    return ended(lambda: _run(chosen, title, plans, ("frontier", "linear"), further), KEPT, arguments is None)
+    return ended(lambda: _run(chosen, title, specs, ("frontier", "linear"), further), KEPT, arguments is None)
 
 
 def _run(
     chosen: argparse.Namespace,
     title: str,
-    plans: Sequence[Plan],
+    specs: Sequence[TableSpec],
     compared: Sequence[str],
     further: Sequence[Callable[[], tuple[Table, pd.DataFrame]]] = (),
 ) -> int:
     """Run the cells of all tables, write and show the tables; the exit code says whether any cell failed."""
     started, made_by = time.time(), revision()
-    finished = finished_cells(chosen, [point for plan in plans for point in plan.points])
-    parts = [*(_part(plan, finished, chosen.datasets) for plan in plans), *(make() for make in further)]
+    finished = finished_cells(chosen, [each for spec in specs for each in spec.experiments])
+    parts = [*(_part(spec, finished, chosen.datasets) for spec in specs), *(make() for make in further)]
     failed = failures(finished)
     about = provenance(started, made_by, plain(chosen)) | {
         "cells": about_cells(finished),
         "failed": failed,
         "hyperparameters": _hyperparameters(finished),
     }
-    held = report.write(chosen.out.path, title, parts, about, failed, compared)
+    held = write_report(chosen.out.path, title, parts, about, failed, compared)
     for table, _ in parts:
-        show(shown(table))
+        show(render_text(table))
         if table.name in held:
             show(_verdict(held[table.name]))
     show(
@@ -113,9 +111,11 @@ def _run(
     return FAILED if failed else DONE
 
 
-def _part(plan: Plan, finished: Finished, names: Sequence[str]) -> tuple[Table, pd.DataFrame]:
-    frame = people(plan.points, finished)
-    return build(plan.layout, frame, list(dict.fromkeys(names)), errors(plan.points, finished)), frame
+def _part(spec: TableSpec, finished: Finished, names: Sequence[str]) -> tuple[Table, pd.DataFrame]:
+    frame = results_frame(spec.experiments, finished)
+    return build_table(
+        spec.layout, frame, list(dict.fromkeys(names)), experiment_errors(spec.experiments, finished)
+    ), frame
 
 
 def _hyperparameters(finished: Finished) -> dict[str, Any]:
@@ -131,11 +131,13 @@ def _verdict(held: pd.DataFrame) -> str:
     """Whether anybody is both safer and shorter than ROSE, in a sentence for each data set and variant."""
     lines = []
     for row in held.itertuples():
-        who = f"{row.Ours} {condition_words(row.Condition)}".strip()
+        who = f"{row.Ours} {format_condition(row.Condition)}".strip()
         metric = row.Metric.replace("_", " ")
         if row.Held:
-            lines.append(f"{DATASETS[row.Dataset]}: no baseline has both a lower {metric} and a lower L1 than {who}.")
+            lines.append(
+                f"{DATASET_TITLES[row.Dataset]}: no baseline has both a lower {metric} and a lower L1 than {who}."
+            )
         else:
             sure = f", beyond chance: {row[7]}" if row[7] else ", none of them beyond chance"
-            lines.append(f"{DATASETS[row.Dataset]}: the claim fails for {who}: {row[6]} ({metric} and L1){sure}.")
+            lines.append(f"{DATASET_TITLES[row.Dataset]}: the claim fails for {who}: {row[6]} ({metric} and L1){sure}.")
     return "\n".join(lines) + "\n"

@@ -28,7 +28,6 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.endings import DONE, FAILED, remark, show, tell_failed
 from rose_carla._lib.text import csv_safe, csv_safe_frame, one_line
 from rose_carla._lib.user_code import ends_nothing
-from rose_carla.bench.measures import MEASURES
 from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
 from rose_carla.cli.data import DataChoice, add_data_options
 from rose_carla.cli.judging import Elsewhere, judged
@@ -197,10 +196,10 @@ def _show(results: dict[str, pd.DataFrame], form: str) -> None:
             label = on_screen(str(csv_safe(name)), sys.stdout)
             writer.writerow([label, len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
         return
-    lines = [["", "People", *(MEASURES[metric].label for metric in METRICS)]]
+    lines = [["", "People", *(METRICS[metric].label for metric in METRICS)]]
     for name, frame in results.items():
         means = {metric: frame[metric].mean() for metric in METRICS}
-        texts = [MEASURES[metric].text(mean) if np.isfinite(mean) else "-" for metric, mean in means.items()]
+        texts = [f"{mean:.{METRICS[metric].digits}f}" if np.isfinite(mean) else "-" for metric, mean in means.items()]
         lines.append([name, str(len(frame)), *texts])
     show(aligned(lines))
 

@@ -15,9 +15,8 @@ from rose_carla import bench, datasets, plots
 from plot_examples import log, made_up_people, plan
 from rose_carla.bench import METHODS, OURS, TABLE_1, Scope
 from rose_carla.bench import figure_recipes as recipes
-from rose_carla.bench.farthest import largest_distance
 from rose_carla.bench.figure_command import figures
-from rose_carla.bench.figure_recipes import RECIPES, Recipe
+from rose_carla.bench.figure_recipes import RECIPES, Recipe, largest_distance
 from rose_carla.errors import ExperimentError, PlanError
 from scipy.spatial.distance import pdist
 
@@ -52,11 +51,11 @@ def test_the_largest_distance_of_compas_is_that_of_all_pairs(compas):
 
 
 def keys_of(name, scope=SCOPE):
-    return [point.key for point in RECIPES[name].points(scope)]
+    return [point.key for point in RECIPES[name].experiments(scope)]
 
 
 def test_pictures_need_no_runs_and_the_others_have_each_data_set():
-    assert {name for name, recipe in RECIPES.items() if not recipe.points(SCOPE)} == set(PICTURES)
+    assert {name for name, recipe in RECIPES.items() if not recipe.experiments(SCOPE)} == set(PICTURES)
     for name in set(RECIPES) - set(PICTURES):
         assert {dataset for dataset, _, _ in keys_of(name)} == set(SCOPE.datasets), name
         for dataset in SCOPE.datasets:
@@ -82,7 +81,8 @@ def test_recipes_have_the_methods_and_conditions_that_their_figures_show():
         assert on_german(f"frontier-{metric}") == knobs
         assert ("ROSE-mul", "tau=0.75") in knobs
     classifiers = {
-        (point.key[1], point.judgements[0].recourse.setting.classifier) for point in RECIPES["distances"].points(SCOPE)
+        (point.key[1], point.judgements[0].recourse.setting.classifier)
+        for point in RECIPES["distances"].experiments(SCOPE)
     }
     assert classifiers == {
         ("ROAR", "ann"), ("ROAR", "linear"), ("ARAR", "linear"), ("ROSE-one", "ann"), ("ROSE-mul", "ann"),
@@ -91,7 +91,7 @@ def test_recipes_have_the_methods_and_conditions_that_their_figures_show():
 
 def test_the_usual_unit_of_action_is_table_1s_run():
     usual = METHODS["ROSE-mul"].usual()["action_unit"]
-    units = {point.condition: point.judgements[0].recourse for point in RECIPES["action-units"].points(SCOPE)}
+    units = {point.condition: point.judgements[0].recourse for point in RECIPES["action-units"].experiments(SCOPE)}
     assert units[f"action_unit={usual:g}"].options == ()
     for condition, recourse in units.items():
         assert {**METHODS["ROSE-mul"].usual(), **dict(recourse.options)}["action_unit"] == float(condition[12:])
@@ -106,7 +106,7 @@ def test_every_point_is_judged_by_what_its_figure_shows():
     }  # fmt: skip
     assert needed.keys() == set(RECIPES) - set(PICTURES)
     for name, metrics in needed.items():
-        for point in RECIPES[name].points(SCOPE):
+        for point in RECIPES[name].experiments(SCOPE):
             assert metrics <= {metric for judgement in point.judgements for metric in judgement.metrics}
             assert len({judgement.recourse for judgement in point.judgements}) == 1
             assert {judgement.noise.n_samples for judgement in point.judgements} == {100}
@@ -115,7 +115,7 @@ def test_every_point_is_judged_by_what_its_figure_shows():
 def test_no_cell_is_run_twice_under_two_names():
     cells = {}
     for name, recipe in RECIPES.items():
-        points = recipe.points(dataclasses.replace(SCOPE, seeds=(0, 1)))
+        points = recipe.experiments(dataclasses.replace(SCOPE, seeds=(0, 1)))
         keys = [point.judgements[0].recourse.key for point in points]
         assert len(set(keys)) == len(keys), name
         for point in points:
@@ -213,7 +213,7 @@ def test_a_figure_that_cannot_be_made_is_told_and_the_others_are_written(capsys,
     assert figures(words) == 1
     out, err = capsys.readouterr()
     assert err == "failed: steps: Nobody knows how.\n"
-    assert out == f"{tmp_path / 'out' / 'accumulation'}: {RECIPES['accumulation'].words}\n"
+    assert out == f"{tmp_path / 'out' / 'accumulation'}: {RECIPES['accumulation'].description}\n"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"accumulation.svg", "run.json"}
     about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert about["failed"] == ["steps: Nobody knows how."]
@@ -307,6 +307,6 @@ def test_the_script_lists_every_figure(warm_python):
     asked = [warm_python.executable, str(SCRIPT), "--help"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
     for name, recipe in RECIPES.items():
-        assert f"\n  {name:<24}{recipe.words}\n" in done.stdout
+        assert f"\n  {name:<24}{recipe.description}\n" in done.stdout
     assert "--formats" in done.stdout
     assert done.stderr == ""

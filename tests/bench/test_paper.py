@@ -7,9 +7,9 @@ from importlib import resources
 
 import pytest
 from rose_carla import datasets, models
-from rose_carla.bench import TABLE_1, layouts, paper, printed
-from rose_carla.bench import classifier_table as classifiers
+from rose_carla.bench import TABLE_1, layouts, paper_value
 from rose_carla.bench.layouts import Scope
+from rose_carla.bench.paper import paper_frame
 
 #: Of the file that was compared, value by value, with the paper's source.
 SHA256 = "357fcb63c31b39120068014dba9878636db96e5cd1ed7c6f9e613eb8f949bd98"
@@ -32,7 +32,7 @@ def test_the_file_is_the_one_that_was_compared_with_the_paper():
 
 
 def test_every_table_is_complete_and_has_nothing_twice():
-    frame = paper.frame()
+    frame = paper_frame()
     assert frame.groupby("table").size().to_dict() == COUNTS
     assert not frame.duplicated(["table", "dataset", "method", "condition", "metric"]).any()
     assert set(frame["dataset"]) == set(datasets.NAMES)
@@ -60,13 +60,13 @@ def test_every_table_is_complete_and_has_nothing_twice():
     ],
 )
 def test_values_read_off_by_hand(place, mean, std):
-    assert printed(*place) == (mean, std)
+    assert paper_value(*place) == (mean, std)
 
 
 def test_what_the_paper_does_not_have_is_none():
-    assert printed("table1", "german", "ROAR", "Validity") is None
-    assert printed("plausible", "german", "GrSp", "Plausible_AIR") is None
-    assert printed("table1", "german", "GrSp", "Plausible_AIR", "variance=0.01") is None
+    assert paper_value("table1", "german", "ROAR", "Validity") is None
+    assert paper_value("plausible", "german", "GrSp", "Plausible_AIR") is None
+    assert paper_value("table1", "german", "GrSp", "Plausible_AIR", "variance=0.01") is None
 
 
 def test_every_value_has_its_place_in_our_tables_and_every_other_place_is_a_metric_of_ours():
@@ -74,13 +74,13 @@ def test_every_value_has_its_place_in_our_tables_and_every_other_place_is_a_metr
     makers = (layouts.table_1, layouts.linear, layouts.rose_mul, layouts.plausible, layouts.accumulated, layouts.units)
     ours = {
         (layout.name, dataset, method, condition or column.condition, column.metric)
-        for layout in (*(make(scope).layout for make in makers), classifiers._LAYOUT)
+        for layout in (*(make(scope).layout for make in makers), layouts.CLASSIFIERS_LAYOUT)
         for dataset in datasets.NAMES
         for method, condition in layout.rows
         for column in layout.columns
     }
     theirs = set(
-        paper.frame()[["table", "dataset", "method", "condition", "metric"]].itertuples(index=False, name=None)
+        paper_frame()[["table", "dataset", "method", "condition", "metric"]].itertuples(index=False, name=None)
     )
     assert theirs <= ours
     assert {metric for *_, metric in ours - theirs} == {"Training_Time"}
@@ -95,8 +95,8 @@ def test_tables_of_the_appendix_repeat_table_1_but_for_four_methods():
             ("units", "Acc_AIR", "action_unit=0.025"),
         ):
             first, again = (
-                printed("table1", dataset, method, metric),
-                printed(table, dataset, method, metric, condition),
+                paper_value("table1", dataset, method, metric),
+                paper_value(table, dataset, method, metric, condition),
             )
             if first != again:
                 differing[table, dataset, method] = (*first, *again)
@@ -113,9 +113,9 @@ def test_tables_of_the_appendix_repeat_table_1_but_for_four_methods():
 def test_steps_are_the_distance_in_units_but_for_croco_and_one_misprint():
     differing = set()
     for dataset, method in PLACES:
-        distance = printed("table1", dataset, method, "Proximity")
+        distance = paper_value("table1", dataset, method, "Proximity")
         for unit in (0.025, 0.05, 0.1):
-            steps = printed("units", dataset, method, "Steps", f"action_unit={unit:g}")
+            steps = paper_value("units", dataset, method, "Steps", f"action_unit={unit:g}")
             for kind in ("mean", "std"):
                 gap = abs(getattr(steps, kind) * unit - getattr(distance, kind))
                 if gap > 0.005 + 0.005 * unit + 1e-9:  # both are rounded to two digits
@@ -127,7 +127,7 @@ def test_steps_are_the_distance_in_units_but_for_croco_and_one_misprint():
         for kind in ("mean", "std")
     }
     assert differing == croco | {("german", "DiCE", 0.1, "mean")}
-    assert printed("units", "german", "DiCE", "Steps", "action_unit=0.1").mean == 22.21  # 11.21 would agree
+    assert paper_value("units", "german", "DiCE", "Steps", "action_unit=0.1").mean == 22.21  # 11.21 would agree
 
 
 def test_the_classifiers_were_trained_as_the_paper_prints():
@@ -136,4 +136,4 @@ def test_the_classifiers_were_trained_as_the_paper_prints():
             ours = models.paper_settings(kind, dataset)
             values = {"Batch_Size": ours.batch_size, "Epochs": ours.epochs, "Learning_Rate": ours.learning_rate}
             for metric, value in values.items():
-                assert printed("classifiers", dataset, kind, metric).mean == value, (dataset, kind, metric)
+                assert paper_value("classifiers", dataset, kind, metric).mean == value, (dataset, kind, metric)

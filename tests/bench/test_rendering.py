@@ -19,24 +19,28 @@ from rose_carla.bench import (
     Column,
     Estimate,
     Finished,
-    Printed,
+    PaperValue,
     Result,
     Scope,
     Table,
-    build,
+    build_table,
     claims,
     layouts,
-    people,
-    report,
+    results_frame,
     t_tests,
 )
 from rose_carla.bench.comparison import BETTER, DIFFERS, WITHIN
-from rose_carla.bench.html import Page
-from rose_carla.bench.latex import escape, latex
-from rose_carla.bench.markdown import markdown
-from rose_carla.bench.measures import DATASETS, MEASURES
-from rose_carla.bench.table import Row, Value
-from rose_carla.bench.terminal import shown
+from rose_carla.bench.render import (
+    Part,
+    Section,
+    escape_latex,
+    render_html,
+    render_latex,
+    render_markdown,
+    render_text,
+    write_report,
+)
+from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Row, Value
 from rose_carla.errors import ExperimentError
 
 EVIL = "<script>alert('&')</script>"
@@ -50,11 +54,11 @@ def small(name=EVIL, reason=f"a reason {EVIL}"):
     known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
     rows = [
         (
-            Value("1.00", Estimate(1.0, 0.0, 0.7, 1.0, 10), Printed(1.0, None), WITHIN, best=True),
-            Value("0.12 ± 0.04", known, Printed(0.2, 0.1), BETTER, best=True, best_robust=True),
-            Value("-3.12 ± 0.04", known, Printed(-1.0, 0.5), DIFFERS, reason),
+            Value("1.00", Estimate(1.0, 0.0, 0.7, 1.0, 10), PaperValue(1.0, None), WITHIN, best=True),
+            Value("0.12 ± 0.04", known, PaperValue(0.2, 0.1), BETTER, best=True, best_robust=True),
+            Value("-3.12 ± 0.04", known, PaperValue(-1.0, 0.5), DIFFERS, reason),
         ),
-        (Value("failed"), Value("–"), Value("~0.123", known, Printed(0.1, None))),
+        (Value("failed"), Value("–"), Value("~0.123", known, PaperValue(0.1, None))),
         (Value("0.50", known), Value("0.12 ± 0.04", known, best_robust=True), Value("9.99", known)),
     ]
     columns = Column("Validity"), Column("Acc_AIR", "action_unit=0.05"), Column("Log_Density", "unit_variance=0.001")
@@ -97,7 +101,7 @@ def parsed(page):
     return SimpleNamespace(tags=found, text="".join(text))
 
 
-def assert_nothing_is_run_or_fetched(page):
+def assert_no_script_or_link(page):
     for tag, attributes in parsed(page).tags:
         assert tag not in ("script", "link", "iframe", "object", "embed", "base")
         for name, value in attributes.items():
@@ -111,58 +115,61 @@ def assert_nothing_is_run_or_fetched(page):
 
 def hostile(monkeypatch):
     """A table with something evil, after a word to tell it by, wherever a text can stand."""
-    monkeypatch.setitem(DATASETS, EVIL, f"dataset {EVIL}")
-    monkeypatch.setitem(MEASURES, EVIL, replace(MEASURES["Validity"], label=f"label {EVIL}"))
+    monkeypatch.setitem(DATASET_TITLES, EVIL, f"dataset {EVIL}")
+    monkeypatch.setitem(TABLE_METRICS, EVIL, replace(TABLE_METRICS["Validity"], label=f"label {EVIL}"))
     known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
-    value = Value(f"text {EVIL}", known, Printed(0.2, None), DIFFERS, f"reason {EVIL}")
+    value = Value(f"text {EVIL}", known, PaperValue(0.2, None), DIFFERS, f"reason {EVIL}")
     row = Row(EVIL, f"method {EVIL}", f"condition {EVIL}", (value,))
     return Table("small", f"title {EVIL}", f"note {EVIL}", (Column(EVIL, f"when {EVIL}"),), (row,))
 
 
-def test_html_escapes_every_part_of_a_table(monkeypatch):
-    page = Page("page")
-    page.table(hostile(monkeypatch))
-    page.heading(f"heading {EVIL}")
-    page.text(f"paragraph {EVIL}")
-    whole = page.html()
-    assert_nothing_is_run_or_fetched(whole)
-    told = parsed(whole).text
-    for part in ("label", "text", "reason", "dataset", "method", "condition", "title", "note", "when", "heading"):
-        assert f"{part} {EVIL}" in told, part
-    assert told.count(EVIL) == whole.count("&lt;script&gt;") == 11
+def page_of(table, **options):
+    return render_html("title", "origin", [Part(table)], **options)
 
 
-def test_html_escapes_what_it_is_given_and_fetches_nothing():
-    page = Page(f"title {EVIL}")
-    page.table(small())
-    page.code(EVIL)
-    page.items([EVIL])
-    page.frame(pd.DataFrame({EVIL: [EVIL]}))
-    page.figure("<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'></svg>", EVIL)
-    whole = page.html()
-    assert_nothing_is_run_or_fetched(whole)
-    assert "<script" not in whole
-    assert (
-        parsed(whole).text.count(EVIL) == 2 + 2 + 1 + 1 + 1 + 2 + 1
-    )  # title twice, label, reason, and the others once
+def test_html_escapes_every_text(monkeypatch):
+    section = Section(f"heading {EVIL}", f"paragraph {EVIL}", pd.DataFrame({f"name {EVIL}": [f"entry {EVIL}"]}))
+    figure = "<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'></svg>", f"caption {EVIL}"
+    part = Part(hostile(monkeypatch), [section], [figure], f"message {EVIL}")
+    page = render_html(f"page {EVIL}", f"origin {EVIL}", [part], [f"error {EVIL}"], f"provenance {EVIL}")
+    assert_no_script_or_link(page)
+    text = parsed(page).text
+    for name in (
+        "label", "text", "reason", "dataset", "method", "condition", "title", "note", "when", "heading", "paragraph",
+        "name", "entry", "caption", "message", "page", "origin", "error", "provenance",
+    ):  # fmt: skip
+        assert f"{name} {EVIL}" in text, name
+    assert text.count(EVIL) == page.count("&lt;script&gt;") == 20  # the title of the page is there twice
+
+
+def test_markdown_and_latex_escape_every_text(monkeypatch):
+    table = hostile(monkeypatch)
+    section = Section("heading", "paragraph", pd.DataFrame({f"name {EVIL}": [f"entry {EVIL}"]}))
+    text = render_markdown(f"page {EVIL}", f"origin {EVIL}", "command", Part(table, [section]), [f"error {EVIL}"])
+    assert set(re.findall("<[a-z!/][^>]*>", text)) == {
+        "<br>",
+        "<!-- origin &lt;script&gt;alert('&amp;')&lt;/script&gt; -->",
+    }
+    assert text.count("&lt;script&gt;") == 14
+    text = render_latex([replace(table, title=SPECIAL, note=r"\input{x}")], "origin")
+    assert "<script" not in text
+    assert r"\input" not in text
 
 
 def test_a_report_of_hostile_names_runs_nothing(tmp_path):
     people = made_up().replace({"GrSp": EVIL, "CROCO": f"--> {EVIL}"})
-    report.write(
+    write_report(
         tmp_path, EVIL, [(small(), people.assign(Person=EVIL + people["Person"]))], PROVENANCE, [EVIL], ("small",)
     )
     whole = (tmp_path / "report.html").read_text()
     assert whole.count("<svg") == 2
-    assert_nothing_is_run_or_fetched(whole)
+    assert_no_script_or_link(whole)
     for path in tmp_path.iterdir():
         assert path.suffix in (".csv", ".json", ".tex", ".md") or "<script" not in path.read_text(), path
 
 
 def test_html_has_every_value_with_its_marks():
-    page = Page("title")
-    page.table(small("FastAR", "a reason"))
-    whole = page.html()
+    whole = page_of(small("FastAR", "a reason"))
     tags = [tag for tag, _ in parsed(whole).tags]
     assert tags.count("table") == 2
     assert tags.count("tr") == 2 * 4
@@ -176,7 +183,7 @@ def test_html_has_every_value_with_its_marks():
 
 
 def test_markdown_has_rows_of_one_width_and_the_reasons_below():
-    text = markdown(small("a|b", "a reason"))
+    text = render_markdown("title", "origin", "command", Part(small("a|b", "a reason")))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 2 * (2 + 3)
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
@@ -184,11 +191,11 @@ def test_markdown_has_rows_of_one_width_and_the_reasons_below():
     assert "**<u>0.12 ± 0.04</u>**<br>[0.10, 0.15]<br>paper 0.20 ± 0.10, better" in text
     assert "paper -1.00 ± 0.50, differs [1]" in text
     assert "| GrSp | failed | – | ~0.123<br>[0.10, 0.15]<br>paper 0.10 |" in text
-    assert text.endswith("Why values differ:\n\n1. a reason.\n")
+    assert text.endswith("Why values differ:\n\n1. a reason.\n\n")
 
 
 def test_the_terminal_has_aligned_columns():
-    lines = shown(small("FastAR")).splitlines()
+    lines = render_text(small("FastAR")).splitlines()
     assert lines[0] == "A title & more"
     rows = [line for line in lines[1:] if line.startswith((" ", "FastAR", "GrSp", "ROSE-one"))]
     assert len(rows) == 2 + 2 * 3
@@ -201,22 +208,22 @@ def test_the_terminal_has_aligned_columns():
 
 
 def test_latex_escapes_every_special_character():
-    plain = re.sub(r"\\[&%$#_{}]|\\text[a-z]+\{\}|\$[^$]*\$", "", escape(SPECIAL))
+    plain = re.sub(r"\\[&%$#_{}]|\\text[a-z]+\{\}|\$[^$]*\$", "", escape_latex(SPECIAL))
     assert set(plain) <= set('-|"')
-    assert escape("a_b & 5 % of {x}") == r"a\_b \& 5 \% of \{x\}"
-    assert escape("\\n~^<>") == r"\textbackslash{}n$\sim$\textasciicircum{}\textless{}\textgreater{}"
-    assert escape("σ² = 3 ± 1 –") == r"$\sigma^2$ = 3 $\pm$ 1 --"
-    assert escape("[-3.1, -2.5]") == "[$-$3.1, $-$2.5]"
-    assert escape("ROSE-one, 2024-01-01") == "ROSE-one, 2024-01-01"
-    assert escape("naïve 中") == "na?ve ?"
+    assert escape_latex("a_b & 5 % of {x}") == r"a\_b \& 5 \% of \{x\}"
+    assert escape_latex("\\n~^<>") == r"\textbackslash{}n$\sim$\textasciicircum{}\textless{}\textgreater{}"
+    assert escape_latex("σ² = 3 ± 1 –") == r"$\sigma^2$ = 3 $\pm$ 1 --"
+    assert escape_latex("[-3.1, -2.5]") == "[$-$3.1, $-$2.5]"
+    assert escape_latex("ROSE-one, 2024-01-01") == "ROSE-one, 2024-01-01"
+    assert escape_latex("naïve 中") == "na?ve ?"
 
 
 def test_a_range_of_numbers_keeps_its_dash_in_latex():
-    assert escape("95–99 people") == "95--99 people"
+    assert escape_latex("95–99 people") == "95--99 people"
 
 
 def test_latex_is_balanced_and_every_row_has_the_same_number_of_places():
-    text = latex([small(SPECIAL), small()], "made by\nsomebody")
+    text = render_latex([small(SPECIAL), small()], "made by\nsomebody")
     assert text.startswith("% made by\n% somebody\n\\documentclass")
     environments = []
     for what, name in re.findall(r"\\(begin|end)\{(\w+\*?)\}", text):
@@ -244,8 +251,12 @@ def test_latex_is_balanced_and_every_row_has_the_same_number_of_places():
 @pytest.mark.parametrize("name", ["table_1", "frontier"])
 def test_latex_compiles_and_fits_its_pages(tmp_path, name):
     scope = Scope(("german", "adult", "compas"))
-    full = build(getattr(layouts, name)(scope).layout, made_up(scope.datasets).assign(Alone=True), scope.datasets, {})
-    (tmp_path / "table.tex").write_text(latex([small(SPECIAL), full], f"{SPECIAL}\n\\undefined"), encoding="utf-8")
+    full = build_table(
+        getattr(layouts, name)(scope).layout, made_up(scope.datasets).assign(Alone=True), scope.datasets, {}
+    )
+    (tmp_path / "table.tex").write_text(
+        render_latex([small(SPECIAL), full], f"{SPECIAL}\n\\undefined"), encoding="utf-8"
+    )
     done = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"],
         cwd=tmp_path,
@@ -291,7 +302,7 @@ def test_the_frontier_says_what_it_can_draw(metric, told):
 
 def written(folder, frame=None):
     frame = made_up() if frame is None else frame
-    report.write(folder, f"title {EVIL}", [(small(), frame)], PROVENANCE, [f"a cell: {EVIL}"], ("small",))
+    write_report(folder, f"title {EVIL}", [(small(), frame)], PROVENANCE, [f"a cell: {EVIL}"], ("small",))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -304,34 +315,39 @@ def test_a_report_is_all_its_files_and_the_same_again_for_the_same_input(tmp_pat
     assert written(tmp_path / "two") == files
     assert json.loads(files["run.json"]) == PROVENANCE
     page = files["report.html"].decode()
-    assert_nothing_is_run_or_fetched(page)
+    assert_no_script_or_link(page)
     assert page.count("<figure>") == 2
-    for words in ("Is anybody both safer and shorter than ROSE?", "What failed", "Tests", "abc+"):
+    for words in (
+        "Does any baseline have both a lower rate and a lower cost than ROSE?",
+        "Failed cells",
+        "Tests",
+        "abc+",
+    ):
         assert words in page
     stored = pd.read_csv(tmp_path / "one" / "small-people.csv", keep_default_na=False, dtype={"Person": str})
     pd.testing.assert_frame_equal(stored, made_up())
 
 
 def test_tables_that_are_not_compared_have_no_tests_and_no_figures(tmp_path):
-    report.write(tmp_path, "title", [(small(), made_up())], PROVENANCE, [])
+    write_report(tmp_path, "title", [(small(), made_up())], PROVENANCE, [])
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"report.html", "run.json", "small.csv", "small.md", "small.tex", "small-people.csv"}
-    assert "What failed" not in (tmp_path / "report.html").read_text()
+    assert "Failed cells" not in (tmp_path / "report.html").read_text()
 
 
 def test_a_metric_that_failed_for_everybody_leaves_the_rest_of_the_report(tmp_path):
-    plan = layouts.table_1(Scope(("german",)), ("CROCO", "ROSE-mul"))
-    about = {"seconds": 1.0, "people": 4, "training_seconds": 1.0, "alone": True}
+    spec = layouts.table_1(Scope(("german",)), ("CROCO", "ROSE-mul"))
+    about = {"seconds": 1.0, "people": 4, "training_seconds": 1.0, "alone": True, "labels": list("1234")}
     results, errors = {}, {}
-    for point in plan.points:
-        results[point.judgements[0].recourse] = Result({"people": np.array(["1", "2", "3", "4"])}, about)
-        for judgement in point.judgements:
+    for experiment in spec.experiments:
+        results[experiment.judgements[0].recourse] = Result({}, about)
+        for judgement in experiment.judgements:
             if "Acc_AIR" in judgement.metrics:
                 errors[judgement] = "MemoryError: none left"
             else:
                 rng = np.random.default_rng(len(results))
                 results[judgement] = Result({metric: rng.random(4) for metric in judgement.metrics})
-    frame = people(plan.points, Finished(results, errors, 0, 8))
+    frame = results_frame(spec.experiments, Finished(results, errors, 0, 8))
     assert "Acc_AIR" not in set(t_tests(frame)["Metric"])
     assert len(claims(frame)) <= 1
     assert "small-tests.csv" in written(tmp_path, frame)
@@ -341,7 +357,7 @@ def test_markdown_holds_no_tag_and_no_line_of_a_name(tmp_path):
     hostile = f"mine:-->{EVIL}\n```\x1b[2J|x"
     about = {**PROVENANCE, "command": f"rose-carla table1 --methods '{hostile}'"}
     frame = made_up().replace({"Method": {"CROCO": hostile}})
-    report.write(tmp_path, f"title {EVIL}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
+    write_report(tmp_path, f"title {EVIL}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
     text = (tmp_path / "small.md").read_text()
     comment, _, body = text.partition("-->\n")
     assert "-->" not in comment.removesuffix(" ")

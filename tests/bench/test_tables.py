@@ -9,29 +9,29 @@ import numpy as np
 import pandas as pd
 import pytest
 from rose_carla.bench import (
-    MEASURES,
+    TABLE_METRICS,
     Column,
+    Experiment,
     Finished,
     Judgement,
     Layout,
-    Point,
-    Printed,
+    PaperValue,
     Recourse,
     Result,
     Setting,
-    build,
+    build_table,
     claims,
     dominating,
     estimate,
     layouts,
-    people,
+    paper_value,
+    results_frame,
     t_tests,
     tag,
 )
-from rose_carla.bench import printed as from_paper
-from rose_carla.bench.comparison import BETTER, DIFFERS, TESTED, WITHIN, best
+from rose_carla.bench.comparison import BETTER, DIFFERS, TESTED, WITHIN, best_methods
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.people import errors, tidy_csv
+from rose_carla.bench.results import experiment_errors, to_csv
 from rose_carla.metrics import NoiseSettings
 from scipy import stats
 
@@ -110,15 +110,15 @@ def test_too_few_values_have_no_interval():
     ],
 )
 def test_tags_follow_the_printed_digits_and_the_good_direction(metric, ours, paper, expected):
-    assert tag(ours, Printed(paper, None), MEASURES[metric]) == expected
+    assert tag(ours, PaperValue(paper, None), TABLE_METRICS[metric]) == expected
 
 
 def test_the_best_are_equal_in_the_printed_digits():
     means = {"a": 0.104, "b": 0.0951, "c": 0.2, "d": np.nan}
-    assert best(means, "Acc_AIR") == {"a", "b"}
-    assert best(means, "Log_Density") == {"c"}
-    assert best({"a": 0.0204, "b": 0.0196, "c": 0.0206}, "Recourse_Time") == {"a", "b"}
-    assert best({"a": np.nan}, "Acc_AIR") == best({}, "Acc_AIR") == set()
+    assert best_methods(means, TABLE_METRICS["Acc_AIR"]) == {"a", "b"}
+    assert best_methods(means, TABLE_METRICS["Log_Density"]) == {"c"}
+    assert best_methods({"a": 0.0204, "b": 0.0196, "c": 0.0206}, TABLE_METRICS["Recourse_Time"]) == {"a", "b"}
+    assert best_methods({"a": np.nan}, TABLE_METRICS["Acc_AIR"]) == best_methods({}, TABLE_METRICS["Acc_AIR"]) == set()
 
 
 def test_t_tests_are_scipys():
@@ -219,12 +219,12 @@ def finished_cells():
     setting, noise = Setting("german", "linear", seed=3), NoiseSettings.from_mapping({"action_unit": 0.05})
     cells = [Recourse(setting, name) for name in ("GrSp", "PROBE", "CROCO")]
     points = [
-        Point("action_unit=0.05", tuple(Judgement(cell, (metric,), noise) for metric in ("Proximity", "Acc_AIR")))
+        Experiment("action_unit=0.05", tuple(Judgement(cell, (metric,), noise) for metric in ("Proximity", "Acc_AIR")))
         for cell in cells
     ]
     (whole, half, none) = points
-    about = {"seconds": 3.0, "people": 2, "training_seconds": 7.0, "alone": False}
-    recourse = Result({"people": np.array(["8", "11"])}, about)
+    about = {"seconds": 3.0, "people": 2, "training_seconds": 7.0, "alone": False, "labels": ["8", "11"]}
+    recourse = Result({}, about)
     results = {
         cells[0]: recourse,
         cells[1]: recourse,
@@ -247,11 +247,11 @@ def test_the_table_of_people_is_what_the_cells_hold():
             "Recourse_Time": 1.5, "Training_Time": 7.0, "Alone": False,
         }
     )  # fmt: skip
-    pd.testing.assert_frame_equal(people(points, finished), expected, check_like=True, check_dtype=False)
+    pd.testing.assert_frame_equal(results_frame(points, finished), expected, check_like=True, check_dtype=False)
     key = ("german", "PROBE", "action_unit=0.05")
-    assert errors(points, finished) == {key: "E: judged", ("german", "CROCO", key[2]): "E: made"}
-    assert people(points[2:], finished).empty
-    assert "8,0.5" in tidy_csv(expected[["Person", "Proximity"]])
+    assert experiment_errors(points, finished) == {key: "E: judged", ("german", "CROCO", key[2]): "E: made"}
+    assert results_frame(points[2:], finished).empty
+    assert "8,0.5" in to_csv(expected[["Person", "Proximity"]])
 
 
 def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
@@ -260,14 +260,14 @@ def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
     frame.loc[frame["Method"] == "PROBE", "Acc_AIR"] = np.nan
     columns = tuple(map(Column, ("Proximity", "Recourse_Time", "Training_Time", "Acc_AIR")))
     layout = Layout("table1", "", columns, tuple((name, "") for name in ("GrSp", "PROBE", "CROCO", "DiCE")))
-    table = build(layout, frame, ["german"], {("german", "CROCO", ""): "E: made"})
+    table = build_table(layout, frame, ["german"], {("german", "CROCO", ""): "E: made"})
     grsp, probe, croco, dice = (row.values for row in table.rows)
     assert [value.text for value in croco] == ["failed"] * 4
     assert [value.text for value in dice] == ["–"] * 4
     assert probe[3].text == "–"
     for value, metric in zip(probe[1:3], ("Recourse_Time", "Training_Time"), strict=True):
         mean = frame.loc[frame["Method"] == "PROBE", metric].mean()
-        assert value.text == f"~{mean:.{MEASURES[metric].digits}f}"
+        assert value.text == f"~{mean:.{TABLE_METRICS[metric].digits}f}"
         assert (value.tag, value.reason, value.best, value.best_robust) == ("", "", False, False)
     assert grsp[1].tag
     assert not grsp[1].text.startswith("~")
@@ -278,7 +278,9 @@ def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
 def test_a_mean_over_fewer_seeds_than_the_others_says_so():
     frame = made_up(np.random.default_rng(5), methods=("GrSp", "PROBE"), seeds=(0, 1))
     frame = frame[(frame["Method"] == "GrSp") | (frame["Seed"] == 0)]
-    table = build(Layout("table1", "", (Column("Acc_AIR"),), (("GrSp", ""), ("PROBE", ""))), frame, ["german"], {})
+    table = build_table(
+        Layout("table1", "", (Column("Acc_AIR"),), (("GrSp", ""), ("PROBE", ""))), frame, ["german"], {}
+    )
     (whole,), (part,) = (row.values for row in table.rows)
     assert "seeds" not in whole.text
     assert part.text.endswith(" (1 of 2 seeds)")
@@ -291,7 +293,7 @@ def test_a_mean_over_fewer_seeds_than_the_others_says_so():
 )
 def test_values_are_compared_with_the_papers_table_of_the_same_protocol(options, expected):
     plan = layouts.table_1(Scope(("german",), **options), ("CROCO",))
-    table = build(plan.layout, made_up(np.random.default_rng(6), methods=("CROCO",)), ["german"], {})
+    table = build_table(plan.layout, made_up(np.random.default_rng(6), methods=("CROCO",)), ["german"], {})
     value = dict(zip((column.metric for column in table.columns), table.rows[0].values, strict=True))["Proximity"]
     assert (value.printed and value.printed.mean) == expected
     assert bool(value.tag) == (expected is not None)
@@ -303,7 +305,7 @@ def test_every_place_of_a_table_against_a_loop():
     frame = made_up(rng, ("german", "compas"), conditions=("variance=0.005", "variance=0.01"), missing=0.3)
     frame["Plausible_AIR"] *= 0.5
     columns = tuple(Column("Plausible_AIR", condition) for condition in ("variance=0.005", "variance=0.01"))
-    rows = build(
+    rows = build_table(
         Layout("plausible", "", columns, tuple((name, "") for name in METHODS)), frame, ["german", "compas"], {}
     )
     places = rows.frame()
@@ -316,12 +318,12 @@ def test_every_place_of_a_table_against_a_loop():
         key = place["dataset"], place["method"], place["condition"]
         values = frame[(frame[["Dataset", "Method", "Condition"]] == key).all(axis=1)]["Plausible_AIR"].dropna()
         low, high = stats.t.interval(0.95, len(values) - 1, loc=values.mean(), scale=stats.sem(values))
-        printed = from_paper("plausible", place["dataset"], place["method"], "Plausible_AIR", place["condition"])
+        printed = paper_value("plausible", place["dataset"], place["method"], "Plausible_AIR", place["condition"])
         assert (place["mean"], place["std"], place["n"]) == pytest.approx((values.mean(), values.std(), len(values)))
         assert (place["lower"], place["upper"]) == pytest.approx((low, high))
         assert place["text"] == f"{values.mean():.2f} ± {values.std():.2f}"
         assert (place["paper_mean"], place["paper_std"]) == printed
-        assert place["tag"] == tag(values.mean(), printed, MEASURES["Plausible_AIR"])
+        assert place["tag"] == tag(values.mean(), printed, TABLE_METRICS["Plausible_AIR"])
         assert bool(place["reason"]) == (place["tag"] == DIFFERS)
         rivals = {name: means[place["dataset"], name, place["condition"]] for name in METHODS}
         top = min(rivals[name] for name in robust)

@@ -13,9 +13,9 @@ import pytest
 from rose_carla import bench, plots
 from matplotlib import cbook
 from plot_examples import drawn_texts, log, made_up_people, plan
-from rose_carla.bench import Finished, Scope, layouts, people
+from rose_carla.bench import Finished, Scope, layouts, results_frame
 from rose_carla.bench.figure_recipes import RECIPES
-from rose_carla.bench.measures import DATASETS
+from rose_carla.bench.table import DATASET_TITLES
 from rose_carla.errors import ExperimentError, PlanError
 from rose_carla.plots.style import literally
 from scipy import stats
@@ -26,7 +26,7 @@ NEMENYI = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
 
 
 def people_of(name, scope=SCOPE, **options):
-    return made_up_people(RECIPES[name].points(scope), **options)
+    return made_up_people(RECIPES[name].experiments(scope), **options)
 
 
 def mean_of(rows, column, needed=(), **chosen):
@@ -52,7 +52,7 @@ def test_thresholds_are_means_over_the_people_who_have_recourse():
     frame = people_of("thresholds")
     assert frame["Proximity"].isna().any()
     frame.loc[frame["Proximity"].idxmax(), "Plausible_AIR"] = np.nan  # judged in one way only: in neither mean
-    figure, rows = plots.thresholds(frame, DATASETS), frame.to_dict("records")
+    figure, rows = plots.thresholds(frame, DATASET_TITLES), frame.to_dict("records")
     assert [ax.get_title() for ax in figure.axes] == ["German Credit", "COMPAS"]
     for ax, dataset in zip(figure.axes, SCOPE.datasets, strict=True):
         lines = lines_of(ax)
@@ -102,7 +102,7 @@ def test_action_units_are_means_with_their_intervals():
 def test_distances_are_shares_of_the_largest():
     frame, largest = people_of("distances"), {"german": 9.0, "compas": 5.0}
     frame.loc[frame["Method"] == "ROSE-mul", "Proximity"] *= 100
-    figure, rows = plots.proximity(frame, largest, DATASETS), frame.to_dict("records")
+    figure, rows = plots.proximity(frame, largest, DATASET_TITLES), frame.to_dict("records")
     (ax,) = figure.axes
     groups = [("ROAR", "ann"), ("ROAR", "linear"), ("ARAR", "linear"), ("ROSE-one", "ann"), ("ROSE-mul", "ann")]
     words = ["ROAR (NN)", "ROAR (LR)", "ARAR (LR)", "ROSE-one (NN)", "ROSE-mul (NN)"]
@@ -174,7 +174,7 @@ def test_the_frontier_leaves_out_people_without_recourse(metric):
 )
 def test_a_table_in_which_everything_failed_is_refused(draw):
     with pytest.raises(ExperimentError, match="table of people has no column"):
-        draw(people((), Finished({}, {}, 0, 0)))
+        draw(results_frame((), Finished({}, {}, 0, 0)))
 
 
 def brute_force_ranks(frame, metric, sign=1):
@@ -192,7 +192,7 @@ def brute_force_ranks(frame, metric, sign=1):
 
 @pytest.mark.parametrize("lower", [True, False])
 def test_ranks_are_those_of_a_loop_with_ties_and_people_without_recourse(lower):
-    frame = made_up_people(layouts.table_1(Scope(("german", "compas"), seeds=(0, 1))).points, missing=0.3)
+    frame = made_up_people(layouts.table_1(Scope(("german", "compas"), seeds=(0, 1))).experiments, missing=0.3)
     frame["Acc_AIR"] = frame["Acc_AIR"].round(1)
     frame = frame.sample(frac=1, random_state=0)
     frame = frame[(frame["Method"] != "GrSp") | (frame["Person"] != "3")]  # nobody asked it for that person
@@ -216,13 +216,13 @@ def test_critical_differences_are_the_published_ones(k, q):
 
 
 def table_1(missing=0.1, **options):
-    return made_up_people(layouts.table_1(SCOPE).points, missing=missing, **options)
+    return made_up_people(layouts.table_1(SCOPE).experiments, missing=missing, **options)
 
 
 def test_the_diagram_shows_means_differences_and_friedmans_test():
     frame = table_1()
     frame.loc[frame["Method"] == "ROSE-mul", "Acc_AIR"] *= 0.6
-    ax = plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR", titles=DATASETS)
+    ax = plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR", titles=DATASET_TITLES)
     ranks = pd.DataFrame(brute_force_ranks(frame, "Acc_AIR")).T
     means = ranks.mean().sort_values()
     labels = [text.get_text().rsplit(maxsplit=1) for text in ax.get_yticklabels()]
@@ -254,7 +254,7 @@ def test_the_diagram_shows_means_differences_and_friedmans_test():
 @pytest.mark.parametrize("seed", range(4))
 def test_the_legend_hides_no_mark_of_a_data_set(seed):
     """The best method overall may be the worst on one data set."""
-    ax = plots.critical_difference_diagram(table_1(n=3, seed=seed), "Acc_AIR", "Acc AIR", titles=DATASETS)
+    ax = plots.critical_difference_diagram(table_1(n=3, seed=seed), "Acc_AIR", "Acc AIR", titles=DATASET_TITLES)
     drawn_texts(ax.figure)
     hidden = ax.get_legend().get_window_extent()
     for line in ax.get_lines():

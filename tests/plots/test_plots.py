@@ -20,6 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from plot_examples import SENTENCE, assert_legible, drawn_texts, log, made_up_people, plan
+from rose_carla._lib.files import FileWriteError
 from rose_carla.bench import Scope, layouts
 from rose_carla.bench import figure_recipes as recipes
 from rose_carla.bench.figure_recipes import RECIPES
@@ -43,11 +44,11 @@ def of_recipe(name, scope, seed=0):
         patch.setattr(recipes, "loan_plan", lambda seed: plan([0.2, 0.55, 0.9]))
         patch.setattr(bench, "entry", lambda name: SimpleNamespace(build=lambda *_: SimpleNamespace(log_=log())))
         patch.setattr(bench.Setting, "model", lambda self: None)
-        return RECIPES[name].draw(scope, made_up_people(RECIPES[name].points(scope), seed=seed))
+        return RECIPES[name].draw(scope, made_up_people(RECIPES[name].experiments(scope), seed=seed))
 
 
 def ranked(scope=THREE, seed=3):
-    return made_up_people(layouts.table_1(scope, tuple(bench.METHODS)).points, seed=seed)
+    return made_up_people(layouts.table_1(scope, tuple(bench.METHODS)).experiments, seed=seed)
 
 
 FIGURES = {
@@ -55,7 +56,7 @@ FIGURES = {
     **{
         f"{name}, one data set": functools.partial(of_recipe, name, ONE)
         for name, recipe in RECIPES.items()
-        if recipe.points(ONE) or name == "learning"
+        if recipe.experiments(ONE) or name == "learning"
     },
     "ranks of all methods": lambda: plots.critical_difference_diagram(ranked(), "Acc_AIR", "Acc AIR").figure,
     "one learning curve": lambda: plots.learning_curve(log()).figure,
@@ -276,10 +277,8 @@ def test_other_formats_and_folders_that_cannot_be_written_are_refused(tmp_path):
         plots.save(figure, tmp_path / "figure", ("png", "pfd"))
     assert not [*tmp_path.iterdir()]
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ExperimentError, match=r"file.figure\.pdf' cannot be written"):
+    with pytest.raises(FileWriteError, match=r"file.figure\.pdf' cannot be written"):
         plots.save(figure, tmp_path / "file" / "figure")
-    with pytest.raises(ExperimentError, match=r"cannot be written: .*no name of a file holds NUL"):
-        plots.save(figure, f"{tmp_path}/a\0b")
 
 
 def test_what_cannot_be_drawn_is_refused():

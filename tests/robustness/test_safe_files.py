@@ -23,7 +23,7 @@ from cli_examples import changed, folder, run  # noqa: F401 - fixtures
 from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
 from rose_carla._lib.text import csv_safe, csv_safe_frame
 from rose_carla.bench import Judgement, Recourse, Setting, Store
-from rose_carla.bench.people import tidy_csv
+from rose_carla.bench.results import to_csv
 from rose_carla.cli import streams
 from rose_carla.cli.plans import Answer, write_csv
 from rose_carla.errors import PlanError
@@ -250,7 +250,7 @@ def test_numbers_and_plain_text_stay_as_they_are(cell):
 
 def test_tables_hold_no_formulas():
     frame = pd.DataFrame({"=Method": ["=1+1", "GrSp"], "Mean": [-1.5, 2.0], "kind": pd.Categorical(["@x", "y"])})
-    assert not formulas(tidy_csv(frame))
+    assert not formulas(to_csv(frame))
     assert csv_safe_frame(frame)["Mean"].tolist() == [-1.5, 2.0]
     assert list(frame) == ["=Method", "Mean", "kind"]
     odd = pd.DataFrame([["=1", 2.5, "x", "@y"], ["z", -1.0, "=2", "w"]], columns=["a", "a", 3, "=b"], index=[7, 7])
