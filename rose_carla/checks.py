@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla._lib.seeds import global_state, seeded
+from rose_carla._lib.runtime import global_state, seeded
 from rose_carla.datasets import mutable_columns, project_categories
 from rose_carla.errors import ContractError, short_repr
 from rose_carla.models import encoded_rows, favourable

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from rose_carla import datasets, models
-from rose_carla._lib import timeouts as deadline
+from rose_carla._lib import runtime as deadline
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.models.network import Network
 

@@ -11,7 +11,7 @@ import pytest
 from rose_carla import RoseMul, RoseOne, baselines, checks, models
 from carla.recourse_methods.api import RecourseMethod
 from carla_runs import CARLA_RUNS, build, model_for, skip_unless_installed
-from rose_carla._lib.seeds import global_state, seeded
+from rose_carla._lib.runtime import global_state, seeded
 from rose_carla.errors import ContractError, RoseCarlaError
 from rose_carla.noise import Claim
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.box import Box, within
 from rose_carla.models.training import one_thread
 from tqdm.auto import tqdm

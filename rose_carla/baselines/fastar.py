@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from rose_carla._lib.params import number
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.mdp import Precise, Robustness, StateCost
 from rose_carla.models import probability
 from rose_carla.ppo import ActorCritic

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla._lib.params import Hyperparameters, flag, integer, number, optional_flag, seed
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.method import Method
 from rose_carla.models import probability
 from tqdm.auto import tqdm

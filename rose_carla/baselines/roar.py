@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from rose_carla._lib.params import integer, number
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rose_carla._lib.files import key_of
-from rose_carla._lib.seeds import seeded
-from rose_carla._lib.timeouts import interrupted_after
+from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench import sources
 from rose_carla.bench.methods import entry
 from rose_carla.bench.setting import Setting
@@ -120,7 +119,7 @@ class Recourse:
         One person is served before the clock starts: what is compiled or imported at its first use is no method's cost.
         """
         model, factuals, seed = self.setting.model(), self.setting.factuals(), self.setting.seed
-        with interrupted_after(PATIENCE, f"{self.method} was given up after {PATIENCE:.0f} s"):
+        with time_limit(PATIENCE, f"{self.method} was given up after {PATIENCE:.0f} s"):
             with seeded(seed):
                 start = time.perf_counter()
                 method = entry(self.method).build(model, seed, dict(self.options))

@@ -9,8 +9,7 @@ import pandas as pd
 from rose_carla import Benchmark
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.seeds import seeded
-from rose_carla._lib.timeouts import interrupted_after
+from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench.cells import PATIENCE
 from rose_carla.cli.streams import printing_aside
 from rose_carla.metrics import METRICS
@@ -59,7 +58,7 @@ def judged(
     done
         Called after each of the steps, one more than there are metrics.
     """
-    with interrupted_after(PATIENCE, f"it was given up after {PATIENCE:.0f} s"), printing_aside():
+    with time_limit(PATIENCE, f"it was given up after {PATIENCE:.0f} s"), printing_aside():
         with seeded(seed):
             method = make()
             # what is compiled or imported at its first use is no method's cost; what is wrong shows again below

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.errors import DataError, PlanError
 from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rose_carla import datasets, models
 from baseline_examples import array, cube, linear
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines import Cogs, cogs
 
 COLOURS = ["amber", "blue", "coral", "denim", "ebony"]

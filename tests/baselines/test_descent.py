@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import datasets, models
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, _People, descend
 from rose_carla.models.network import Network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
@@ -21,7 +20,6 @@ import pytest
 import torch
 from rose_carla import bench
 from joblib.externals.loky.process_executor import TerminatedWorkerError
-from rose_carla._lib.timeouts import interrupted_after
 from rose_carla.bench import Dask, Judgement, Local, Recourse, Setting, Store, backends
 from rose_carla.bench.work import Outcome, work
 from rose_carla.errors import ExperimentError
@@ -228,41 +226,3 @@ def test_work_sets_threads_and_keeps_what_is_said_out_of_the_way(monkeypatch, ca
     for words in ("said aloud", "said by a warning", "WARNING carla: said by a logger", "finished after", "threads 2"):
         assert words in outcome.log
     assert capfd.readouterr() == ("", "")
-
-
-def spin(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with contextlib.suppress(Exception):
-            sum(range(100))
-
-
-def test_code_without_an_end_is_interrupted_even_where_it_catches_every_exception():
-    with pytest.raises(TimeoutError, match="too slow"), interrupted_after(0.05, "too slow"):
-        spin(60)
-
-
-def test_code_in_another_thread_is_interrupted_and_this_thread_is_not():
-    told = []
-
-    def other():
-        try:
-            with interrupted_after(0.05, "too slow"):
-                spin(60)
-        except TimeoutError as error:
-            told.append(str(error))
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    spin(0.3)
-    thread.join(30)
-    assert told == ["too slow"]
-
-
-def test_nothing_is_raised_after_code_that_ended_in_time():
-    for _ in range(5):
-        with interrupted_after(1, "too slow"):
-            pass
-    with pytest.raises(KeyError), interrupted_after(1, "too slow"):
-        {}["its own error"]
-    spin(1.5)

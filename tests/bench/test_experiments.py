@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from rose_carla import baselines, bench, datasets, metrics, models
 from carla.recourse_methods import GrowingSpheres
-from rose_carla._lib.seeds import seeded
+from rose_carla._lib.runtime import seeded
 from rose_carla.bench import METHODS, Entry, Judgement, Local, Recourse, Setting, Store, cells
 from rose_carla.bench import sources as code
 from rose_carla.bench.store import file_name

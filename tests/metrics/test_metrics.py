@@ -11,7 +11,7 @@ import pytest
 from rose_carla import datasets, metrics, models
 from carla.recourse_methods import GrowingSpheres
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.seeds import seeded
+from rose_carla._lib.runtime import seeded
 from rose_carla.errors import DataError, ModelError, NoiseError, PlanError
 from rose_carla.noise import Density, PlausibleNoise, common_noise, execute, linear_invalidation_rate
 from sklearn.ensemble import RandomForestClassifier

@@ -11,7 +11,7 @@ import pytest
 import torch
 from rose_carla import datasets, models
 from rose_carla._lib import files
-from rose_carla._lib.seeds import global_state
+from rose_carla._lib.runtime import global_state
 from rose_carla.errors import ModelError
 from sklearn.linear_model import LogisticRegression
 

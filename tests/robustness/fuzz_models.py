@@ -10,7 +10,7 @@ import torch
 from rose_carla import datasets, models
 from carla.models.api import MLModel
 from hypothesis import strategies as st
-from rose_carla._lib.seeds import seeded
+from rose_carla._lib.runtime import seeded
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 

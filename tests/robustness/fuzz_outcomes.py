@@ -10,8 +10,7 @@ import warnings
 from collections import Counter
 
 from hypothesis import HealthCheck, Phase, settings
-from rose_carla._lib.seeds import global_state
-from rose_carla._lib.timeouts import interrupted_after
+from rose_carla._lib.runtime import global_state, time_limit
 from rose_carla.errors import RoseCarlaError
 
 MANY = os.environ.get("ROSE_CARLA_FUZZ", "few")
@@ -42,7 +41,7 @@ def examples(share: float) -> settings:
 def watched():
     """No hang, no global generator touched."""
     before = global_state()
-    with interrupted_after(LONGEST, "the example hangs"):
+    with time_limit(LONGEST, "the example hangs"):
         yield
     assert global_state() == before
 

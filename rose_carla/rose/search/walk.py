@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla._lib.timeouts import Deadline
+from rose_carla._lib.runtime import Deadline
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.search.drafts import Drafts
 from rose_carla.rose.search.task import Task
