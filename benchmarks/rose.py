@@ -35,7 +35,7 @@ def setting(name: str) -> tuple[Any, pd.DataFrame]:
 
 def fresh_rates(method: Rose, rows: np.ndarray, plans: list[np.ndarray], n: int = 1000) -> np.ndarray:
     """Invalidation rates under noise that no part of planning has seen."""
-    return method.task.robustness.judge(rows, plans, n, np.random.default_rng(2**40 + 1), 0.95).rate
+    return method.task.robustness.evaluate(rows, plans, n, np.random.default_rng(2**40 + 1), 0.95).rate
 
 
 def acceptance(method: Rose, rng: np.random.Generator) -> oracle.Accepts:
@@ -45,7 +45,7 @@ def acceptance(method: Rose, rng: np.random.Generator) -> oracle.Accepts:
     def accepts(factual: np.ndarray, plans: list[np.ndarray]) -> np.ndarray:
         rows = np.repeat(factual[None], len(plans), axis=0)
         ends = np.stack([factual + plan.sum(axis=0) for plan in plans])
-        good = np.flatnonzero(settling.task.robustness.judge(rows, plans, 64, rng, 0.998).lower < settling.task.limit)
+        good = np.flatnonzero(settling.task.robustness.evaluate(rows, plans, 64, rng, 0.998).lower < settling.task.limit)
         for _ in range(2):
             if len(good):
                 generators = [np.random.default_rng(rng.integers(2**63)) for _ in good]

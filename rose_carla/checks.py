@@ -119,7 +119,7 @@ def _claimed_robustness(run: _Run) -> None:
     starts, ends, labels = run.rows[changed], run.ends[changed], run.factuals.index[changed]
     known = getattr(run.method, "plans", {})
     plans = [known.get(label, (end - row)[None]) for label, end, row in zip(labels, ends, starts, strict=True)]
-    rates = claim.judge(starts, plans, _SAMPLES, np.random.default_rng(2**40 + 7), _CONFIDENCE)
+    rates = claim.evaluate(starts, plans, _SAMPLES, np.random.default_rng(2**40 + 7), _CONFIDENCE)
     changed[changed] = rates.lower > claim.limit
     run.fail_where(changed, f"{claim.words}; on fresh noise up to {rates.rate.max():.3f},")
 

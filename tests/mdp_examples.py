@@ -1,4 +1,4 @@
-"""Small worlds that the tests of the MDP, its checker, its adapter and of PPO use."""
+"""Grid worlds for the tests of the MDP, its checker, its adapter and PPO."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GridWorld:
         self.n_actions = len(self.moves)
         cells = [(x, y) for x in range(side) for y in range(side)]
         self.starts = [cell for cell in cells if cell not in self.goals and cell not in self.walls]
-        # Tables over cells by number, so that many environments advance in no time; -1 where nothing leads.
+        # Tables over numbered cells, for speed; -1 where a move is impossible.
         self._numbers = {cell: number for number, cell in enumerate(cells)}
         self._points = self.points(cells)
         ends = [[self.next_cell(cell, action) for action in range(self.n_actions)] for cell in cells]
@@ -46,7 +46,7 @@ class GridWorld:
         self._sizes = np.array([self.size(action) for action in range(self.n_actions)])
 
     def next_cell(self, cell, action):
-        """Where an action leads, None if it is not possible."""
+        """Return the cell an action leads to, None if it is impossible."""
         dx, dy = self.moves[action]
         for _ in range(abs(dx) + abs(dy)):
             cell = (cell[0] + int(np.sign(dx)), cell[1] + int(np.sign(dy)))
@@ -74,7 +74,7 @@ class GridWorld:
 
     def step(self, actions):
         led = self._next[self._at, actions]
-        assert (led >= 0).all(), "an action that is not possible was taken"
+        assert (led >= 0).all(), "impossible action taken"
         self._taken += 1
         reached = self._is_goal[led]
         truncated = ~reached & (self._taken >= self.max_steps)
@@ -100,7 +100,7 @@ class GridWorld:
 
 
 def optimal_values(world):
-    """Value iteration: from each start to the best discounted return there is."""
+    """Optimal discounted return from each start, by value iteration."""
     values = dict.fromkeys([*world.starts, *world.goals], 0.0)
     for _ in range(4 * world.side**2):
         for cell in world.starts:
@@ -112,7 +112,7 @@ def optimal_values(world):
 
 
 def greedy_values(world, policy):
-    """From each start to the discounted return of the most probable actions, and the number of cells walked."""
+    """Discounted return of the greedy policy from each start, and the number of cells walked."""
     found = {}
     for start in world.starts:
         cell, value, discount, cells = start, 0.0, 1.0, 0.0

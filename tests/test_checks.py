@@ -144,7 +144,7 @@ def test_false_claim_is_detected(compas_linear, factuals):
     true = method.claim()
     method.claim = lambda: dataclasses.replace(true, words="too good", limit=0.2)
     assert "too good" in checks.contract_failures(method, factuals)["claimed robustness"]
-    method.claim = lambda: Claim(true.words, true.limit, true.judge)
+    method.claim = lambda: Claim(true.words, true.limit, true.evaluate)
     assert checks.contract_failures(method, factuals) == {}
 
 

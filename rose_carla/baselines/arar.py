@@ -14,7 +14,7 @@ from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.linear import cheapest_change
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.mdp.noise_models import ends_of
+from rose_carla.mdp.noise_models import final_states
 from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
@@ -150,5 +150,5 @@ class Arar(GradientMethod):
         away = np.vstack([rng.standard_normal((n_samples - 1, factuals.shape[1])), -self._linear[0]])
         away *= self.settings.epsilon / np.linalg.norm(away, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
-        failures = np.array([(~accepts(end + away)).sum() for end in ends_of(factuals, plans)])
+        failures = np.array([(~accepts(end + away)).sum() for end in final_states(factuals, plans)])
         return InvalidationRate.from_failures(failures, n_samples, confidence)

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rose_carla._lib.params import number
+from rose_carla._lib.params import integers, number
 from rose_carla._lib.runtime import Deadline
 from rose_carla.mdp import Precise, Robustness, StateCost
 from rose_carla.models import probability
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.search import Planner, Task
-from rose_carla.rose.sequential import Sequential
-from rose_carla.rose.sequential_config import SequentialSettings
+from rose_carla.rose.sequential import Sequential, SequentialSettings
 from scipy.spatial import cKDTree
 
 #: Without noise every check passes; the planner only has to be told of one that could.
@@ -25,7 +24,7 @@ class FastARSettings(SequentialSettings):
     """Options of FastAR."""
 
     #: Sizes of moves that the policy chooses from, in units.
-    multiples: tuple[int, ...] = (1,)
+    multiples: tuple[int, ...] = integers((1,), le=10**6)
     #: Probability at which somebody is done; above 0.5 the ablation that keeps a margin instead of standing noise.
     margin: float = number(0.5, ge=0.5, lt=1)
     #: Weight lambda of the distance to the nearest training row.
@@ -96,9 +95,9 @@ class FastAR(Sequential):
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         return [(self.task.robustness, {"ent_coef": 0.01, "max_seconds": max(self.settings.timeout, 1e-9)})]
 
-    def _no_plan(self, rate: float) -> str:
+    def _failure(self, rate: float) -> str:
         s = self.settings
-        return f"the policy does not get there within {s.max_actions} actions, or not in time ({s.timeout:g} s)"
+        return f"the policy does not reach the goal within {s.max_actions} actions or {s.timeout:g} s"
 
     def _planner(self, policy: ActorCritic, slope: float) -> Planner:
         s = self.settings

@@ -31,7 +31,7 @@ class GradientMethod(OneShot):
     def _gaussian_claim(self, words: str, limit: float, variance: float) -> Claim:
         """That the invalidation rate under Gaussian noise is at most ``limit``, which is called ``words``."""
         noise = OneOff(favourable(self._mlmodel), GaussianNoise(), variance, n_samples=1)
-        return Claim(f"{self.name}: Gaussian invalidation rate at most {words} = {limit:g}", limit, noise.judge)
+        return Claim(f"{self.name}: Gaussian invalidation rate at most {words} = {limit:g}", limit, noise.evaluate)
 
     def _score(self, rows: np.ndarray) -> Callable[[Look], Logit]:
         """What is followed from ``rows``: the logit; in published ports, if it is not linear, a surrogate for it."""

@@ -13,7 +13,7 @@ from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, descend
 from rose_carla.baselines.gradient import GradientMethod
 from rose_carla.baselines.one_shot import OneShotSettings
-from rose_carla.mdp.noise_models import ends_of
+from rose_carla.mdp.noise_models import final_states
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
 
@@ -116,7 +116,7 @@ class Roar(GradientMethod):
         assert self._linear is not None
         weights, bias = self._linear
         shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples - 1, len(weights) + 1))
-        ends = ends_of(factuals, plans)
+        ends = final_states(factuals, plans)
         logits = ends @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
         worst = ends @ weights + bias - self.settings.max_shift * (np.abs(ends).sum(axis=1) + 1)
         failures = (logits <= 0).sum(axis=1) + (worst <= 0)

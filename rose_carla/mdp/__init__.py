@@ -1,8 +1,8 @@
 """The paper's Algorithm 3: robust recourse as a Markov decision process."""
 
-from rose_carla.mdp.actions import ActionSpace, Feature, onto_edge
+from rose_carla.mdp.actions import ActionSpace, Feature, snap_to_bounds
 from rose_carla.mdp.checker import check_mdp
-from rose_carla.mdp.environment import RecourseMDP, StateCost, Step, VectorMDP
+from rose_carla.mdp.environment import Probability, RecourseMDP, StateCost, Step, VectorMDP
 from rose_carla.mdp.gymnasium_adapter import gymnasium_env
 from rose_carla.mdp.noise_models import Accumulated, OneOff, Precise, Robustness
 
@@ -12,6 +12,7 @@ __all__ = [
     "Feature",
     "OneOff",
     "Precise",
+    "Probability",
     "RecourseMDP",
     "Robustness",
     "StateCost",
@@ -19,5 +20,5 @@ __all__ = [
     "VectorMDP",
     "check_mdp",
     "gymnasium_env",
-    "onto_edge",
+    "snap_to_bounds",
 ]

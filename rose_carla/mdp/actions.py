@@ -1,4 +1,4 @@
-"""The action space of Algorithm 3: each action changes one feature, and no action leaves the valid encodings."""
+"""The action space of Algorithm 3: each action changes one feature and leads to a valid encoding."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla.datasets import feature_groups, valid_encodings
-from rose_carla.errors import PlanError, short_repr, unknown_name
+from rose_carla.errors import PlanError, unknown_name
 
-#: The directions in which a monotone feature may move.
+#: Directions in which a monotone feature may move.
 DIRECTIONS = {"increase": 1, "decrease": -1}
-#: Rounding may carry a move that much over the edge of [0, 1]; the state is put back onto it.
+#: Tolerance for rounding errors at the bounds of [0, 1].
 _SLACK = 1e-9
-#: Units in the largest move.
-_MOST_UNITS = 10**6
 
 
 @dataclass(frozen=True)
 class Feature:
-    """What can be done with one feature of the encoded space.
+    """A feature that actions may change.
 
     Parameters
     ----------
     name
         Raw name.
     columns
-        Its columns among the encoded ones.
+        Its columns in the encoded space.
     encodings
-        (c, columns) valid encodings of a categorical feature; none for a continuous one.
+        (c, columns) valid encodings of a categorical feature; None for a continuous one.
     direction
-        1 or -1 if a continuous feature may move up or down only, else 0.
+        1 or -1 if a continuous feature may only increase or decrease, else 0.
     """
 
     name: str
@@ -62,9 +60,9 @@ class ActionSpace:
     n : int
         Number of actions.
     feature_numbers : (n,) array
-        Which of ``features`` each action changes.
+        Index into ``features`` of the feature that each action changes.
     moves : (n,) array
-        Signed size of each action in units if it is a move, 0 if it sets a category.
+        Signed size of each move in units, 0 for actions that set a category.
     membership : (width, features) array
         1 where a column belongs to a feature, else 0.
 
@@ -82,43 +80,30 @@ class ActionSpace:
         self, features: Sequence[Feature], width: int, action_unit: float = 0.025, multiples: Sequence[int] = (1,)
     ) -> None:
         if not features:
-            raise PlanError("No feature may change, so there is no recourse: free one from the data set's immutables.")
-        if not 0 < action_unit <= 1:
-            raise PlanError(f"action_unit has to be above 0 and at most 1, got {action_unit}.")
-        if not all(isinstance(size, (int, np.integer)) and 1 <= size <= _MOST_UNITS for size in multiples):
-            raise PlanError(f"multiples must be integers from 1 to {_MOST_UNITS:,}, got {short_repr(multiples)}.")
-        sizes = sorted(set(multiples))
-        if not sizes:
-            raise PlanError("multiples must be integers of at least 1, got none.")
+            raise PlanError(
+                "All features are immutable, so recourse is impossible: remove one from the data set's immutables."
+            )
         self.features = tuple(features)
         self.width = width
         self.action_unit = action_unit
-        keeps, puts, owners, moves, edges = [], [], [], [], []
+        sizes = sorted(set(multiples))
+        moves = [-size for size in reversed(sizes)] + sizes
+        actions: list[tuple[int, int, np.ndarray | float]] = []  # feature, move, value put into its columns
         for number, feature in enumerate(self.features):
-            columns = list(feature.columns)
             if feature.encodings is None:
-                signed = [-size for size in reversed(sizes)] + sizes
-                for move in (move for move in signed if move * feature.direction >= 0):
-                    put = np.zeros(width)
-                    put[columns] = move * action_unit
-                    keeps.append(np.ones(width))
-                    puts.append(put)
-                    owners.append(number)
-                    moves.append(move)
-                    edges.append(columns[0])
+                actions += [(number, move, move * action_unit) for move in moves if move * feature.direction >= 0]
             else:
-                for encoding in feature.encodings:
-                    keep, put = np.ones(width), np.zeros(width)
-                    keep[columns] = 0.0
-                    put[columns] = encoding
-                    keeps.append(keep)
-                    puts.append(put)
-                    owners.append(number)
-                    moves.append(0)
-                    edges.append(columns[0])
-        self._keep, self._put, self._edge = np.stack(keeps), np.stack(puts), np.array(edges)
-        self.feature_numbers, self.moves = np.array(owners), np.array(moves)
-        self.n = len(owners)
+                actions += [(number, 0, encoding) for encoding in feature.encodings]
+        self.n = len(actions)
+        self.feature_numbers = np.array([number for number, _, _ in actions])
+        self.moves = np.array([move for _, move, _ in actions])
+        self._column = np.array([self.features[number].columns[0] for number in self.feature_numbers])
+        self._keep, self._put = np.ones((self.n, width)), np.zeros((self.n, width))
+        for action, (number, move, value) in enumerate(actions):
+            columns = list(self.features[number].columns)
+            self._put[action, columns] = value
+            if move == 0:
+                self._keep[action, columns] = 0.0
         self.membership = np.zeros((width, len(self.features)))
         for number, feature in enumerate(self.features):
             self.membership[list(feature.columns), number] = 1.0
@@ -131,19 +116,21 @@ class ActionSpace:
         multiples: Sequence[int] = (1,),
         monotone: Mapping[str, str] | None = None,
     ) -> ActionSpace:
-        """Actions on a model's features: all but the immutables of its data set.
+        """Create the actions on a model's features, except the immutables of its data set.
 
         Parameters
         ----------
+        mlmodel, action_unit, multiples
+            The model, and as in the constructor.
         monotone
             From a continuous feature to ``"increase"`` or ``"decrease"``, the only way it may move: ``{"age":
             "increase"}``.
         """
         data, order = mlmodel.data, mlmodel.feature_input_order
         groups = feature_groups(data, order)
-        missing = [order[column] for column in set(range(len(order))) - {c for group in groups.values() for c in group}]
-        if missing:
-            raise PlanError(f"Columns of the classifier belong to no feature of its data set: {sorted(missing)[:5]}.")
+        unknown = [order[column] for column in set(range(len(order))) - {c for group in groups.values() for c in group}]
+        if unknown:
+            raise PlanError(f"Columns of the classifier are not in its data set: {sorted(unknown)[:5]}.")
         directions = dict(monotone or {})
         for name, direction in directions.items():
             if name not in groups or name in data.categorical:
@@ -163,14 +150,14 @@ class ActionSpace:
         return cls(features, len(order), action_unit, multiples)
 
     def mask(self, states: np.ndarray) -> np.ndarray:
-        """For each of (b, d) states which actions are possible, (b, n).
+        """Return which actions are possible in each of (b, d) states, (b, n).
 
-        A move has to end in [0, 1]; from outside it may also end outside, if nearer. A category can be set if it is not
-        there already.
+        A move must end in [0, 1]; from outside it may also end outside, if nearer. A category can be set unless the
+        state has it already.
         """
-        values = states[:, self._edge]
-        ends = values + self._put[np.arange(self.n), self._edge]
-        possible = _beyond(ends) <= np.maximum(_beyond(values) - _SLACK, _SLACK)
+        values = states[:, self._column]
+        ends = values + self._put[np.arange(self.n), self._column]
+        possible = _excess(ends) <= np.maximum(_excess(values) - _SLACK, _SLACK)
         for number, feature in enumerate(self.features):
             if feature.encodings is not None:
                 distances = np.abs(states[:, None, list(feature.columns)] - feature.encodings).max(axis=2)
@@ -178,17 +165,17 @@ class ActionSpace:
         return possible
 
     def apply(self, states: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Where actions ``numbers`` (b,) lead from ``states`` (b, d) if they are implemented precisely."""
+        """Return the states after precise implementation of actions ``numbers`` (b,) in ``states`` (b, d)."""
         put = self._put[numbers]
         ends = states * self._keep[numbers] + put
-        return np.where(put != 0, onto_edge(ends), ends)
+        return np.where(put != 0, snap_to_bounds(ends), ends)
 
 
-def onto_edge(values: np.ndarray) -> np.ndarray:
-    """``values`` with those that rounding carried over the edge of [0, 1] put back onto it."""
-    return np.where(_beyond(values) < 2 * _SLACK, values.clip(0.0, 1.0), values)
+def snap_to_bounds(values: np.ndarray) -> np.ndarray:
+    """Clip values to [0, 1] if they are outside by no more than a rounding error; leave others unchanged."""
+    return np.where(_excess(values) < 2 * _SLACK, values.clip(0.0, 1.0), values)
 
 
-def _beyond(values: np.ndarray) -> np.ndarray:
-    """How far outside [0, 1]."""
+def _excess(values: np.ndarray) -> np.ndarray:
+    """Distance to [0, 1]."""
     return np.maximum(np.maximum(-values, values - 1.0), 0.0)

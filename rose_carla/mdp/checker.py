@@ -1,4 +1,4 @@
-"""Whether an MDP keeps the promises that PPO relies on: a check for ours and for those of users."""
+"""Environment checker: verify that an MDP satisfies the interface that PPO relies on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rose_carla.errors import PlanError
 from rose_carla.mdp.actions import Feature
 from rose_carla.mdp.environment import RecourseMDP, Step, VectorMDP
 
-#: Kinds of numbers in the fields of a step.
+#: Kind of the dtype of each field of a step.
 _KINDS = {
     "observations": "f",
     "rewards": "f",
@@ -21,31 +21,31 @@ _KINDS = {
     "finals": "f",
 }
 _KIND_NAMES = {"f": "floating point", "b": "bool"}
-#: Encodings that agree up to that are the same: sums of units carry rounding errors.
+#: Tolerance for rounding errors in encodings, which are sums of units.
 _CLOSE = 1e-9
 
 
 def check_mdp(mdp: VectorMDP, n_envs: int = 8, n_steps: int = 50, seed: int = 0) -> None:
-    """Walk at random through ``mdp``, twice, and look whether all that it says fits together.
+    """Take random actions in ``mdp``, twice, and check everything it returns.
 
-    Looked at are shapes, types and ranges of everything handed out; that there is always something to do; that episodes
-    end in one way only; that the same seed and actions give the same bits; and that later steps leave alone what
-    earlier ones handed out. In a :class:`RecourseMDP` states have to stay within [0, 1] and at valid encodings, what no
-    action is about has to stay as it is, and episodes have to end in time.
+    Checked are shapes, dtypes and ranges of all arrays; that an action is always possible; that terminated, truncated
+    and reached are consistent; that the same seed and actions give the same bits; and that later steps do not modify
+    arrays returned earlier. For a :class:`RecourseMDP` states must also stay in [0, 1] and at valid encodings, columns
+    outside the action space must not change, and episodes must end after ``max_actions``.
 
     Parameters
     ----------
     mdp
-        Anything with the attributes and methods of :class:`VectorMDP`. It is started anew.
+        Object with the attributes and methods of :class:`VectorMDP`; it is reset.
     n_envs, n_steps
-        Size of the walk. What is wrong in rare states only takes a long one to be found.
+        Number of environments and steps. Errors in rare states need many steps to be found.
     seed
-        Of the MDP's randomness and of the actions.
+        Seed of the MDP and of the actions.
 
     Raises
     ------
     PlanError
-        At the first broken promise; the message says what is wrong and what to do.
+        At the first violation; the message states what is wrong and how to fix it.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def check_mdp(mdp: VectorMDP, n_envs: int = 8, n_steps: int = 50, seed: int = 0)
     >>> check_mdp(RecourseMDP(actions, lambda states: states[:, 0], np.array([[0.0], [0.25]]), Precise()))
     """
     for name, number in (("n_envs", n_envs), ("n_steps", n_steps)):
-        if not _whole(number):
-            raise PlanError(f"{name} has to be a whole number of at least 1, got {number!r}.")
+        if not _is_positive_integer(number):
+            raise PlanError(f"{name} must be an integer of at least 1, got {number!r}.")
     _check_attributes(mdp)
     first = _Record()
     actions = _walk(mdp, n_envs, n_steps, seed, first, None)
-    first.check_untouched()
+    first.check_unmodified()
     _walk(mdp, n_envs, n_steps, seed, _Record(first.copies), actions)
 
 
@@ -71,12 +71,12 @@ def _walk(
     record: _Record,
     replay: Sequence[np.ndarray] | None,
 ) -> list[np.ndarray]:
-    """Start and step, checking as we go; random possible actions, or those of ``replay``. Returns the actions."""
+    """Take random possible actions, or those of ``replay``, check each step, and return the actions."""
     chooser = np.random.default_rng([seed, 1])
     observations = mdp.reset(n_envs, np.random.default_rng(seed))
     _check_array("reset()", observations, (n_envs, mdp.width), "f")
     record.keep("the observations of reset()", observations)
-    watch = _RecourseWatch(mdp, n_envs) if isinstance(mdp, RecourseMDP) else None
+    recourse = _RecourseChecker(mdp, n_envs) if isinstance(mdp, RecourseMDP) else None
     taken = []
     for number in range(n_steps):
         mask = mdp.mask()
@@ -84,14 +84,14 @@ def _walk(
         record.keep(f"the mask before step {number}", mask)
         chosen = np.where(mask, chooser.random(mask.shape), -1.0).argmax(axis=1) if replay is None else replay[number]
         given = chosen.copy()
-        if watch is not None:
-            watch.before()
+        if recourse is not None:
+            recourse.before()
         step = mdp.step(given)
         if not np.array_equal(given, chosen):
-            raise PlanError("step() changes the actions it is given: work on a copy of them.")
+            raise PlanError("step() modifies the actions passed to it: work on a copy.")
         _check_step(step, n_envs, mdp.width)
-        if watch is not None:
-            watch.after(chosen, step)
+        if recourse is not None:
+            recourse.after(chosen, step)
         for name in _KINDS:
             record.keep(f"the {name} of step {number}", getattr(step, name))
         taken.append(chosen)
@@ -99,12 +99,12 @@ def _walk(
 
 
 class _Record:
-    """Arrays as they were handed out, with copies made at once.
+    """Arrays returned by the MDP, and copies of them at that time.
 
     Parameters
     ----------
     expected
-        Copies of an earlier walk that this one has to repeat.
+        Copies from the first run that the second must reproduce.
     """
 
     def __init__(self, expected: Sequence[np.ndarray] | None = None) -> None:
@@ -114,26 +114,25 @@ class _Record:
         self.copies: list[np.ndarray] = []
 
     def keep(self, name: str, array: np.ndarray) -> None:
-        """Keep an array, which has to be the same as the expected one."""
-        # Bytes, not values: the promise is about every bit.
+        """Store an array and compare it with the expected one, bit for bit."""
         if self.expected is not None and array.tobytes() != self.expected[len(self.names)].tobytes():
             raise PlanError(
                 f"With the same seed and the same actions {name} differ in a second run: take all randomness from the "
-                "generator given to reset(), and let reset() put everything back to its start."
+                "generator passed to reset(), and restore the initial state in reset()."
             )
         self.names.append(name)
         self.arrays.append(array)
         self.copies.append(array.copy())
 
-    def check_untouched(self) -> None:
-        """Nothing that was handed out has changed since."""
+    def check_unmodified(self) -> None:
+        """Raise an error if an array changed after it was returned."""
         for name, array, copy in zip(self.names, self.arrays, self.copies, strict=True):
             if array.tobytes() != copy.tobytes():
-                raise PlanError(f"A later step changed {name}: return a copy, not the array the MDP goes on with.")
+                raise PlanError(f"A later step modified {name}: return a copy, not the MDP's internal array.")
 
 
-class _RecourseWatch:
-    """What holds in a :class:`RecourseMDP` beyond the protocol."""
+class _RecourseChecker:
+    """Checks of a :class:`RecourseMDP` beyond the interface."""
 
     def __init__(self, mdp: RecourseMDP, n_envs: int) -> None:
         self.mdp = mdp
@@ -141,15 +140,15 @@ class _RecourseWatch:
         self.fixed = mdp.actions.membership.sum(axis=1) == 0
 
     def before(self) -> None:
-        """Remember where a step starts."""
+        """Store the states before a step."""
         self.states = self.mdp.states
 
     def after(self, actions: np.ndarray, step: Step) -> None:
-        """Check where the step led."""
+        """Check the states after the step."""
         ended = step.terminated | step.truncated
-        # Where an episode ended the MDP is at the next start already, so the action space has to say where it led.
+        # environments that ended have been reset already, so the action space computes where the action led
         ends = np.where(ended[:, None], self.mdp.actions.apply(self.states, actions), self.mdp.states)
-        left = _inside(self.states) & ~_inside(ends)
+        left = _in_bounds(self.states) & ~_in_bounds(ends)
         if left.any():
             row, column = np.argwhere(left)[0]
             raise PlanError(
@@ -160,23 +159,22 @@ class _RecourseWatch:
         if moved.any():
             row, column = np.argwhere(moved)[0]
             raise PlanError(
-                f"Action {actions[row]} changes column {column}, which belongs to no feature of the action space: "
-                "leave it as it is, or add its feature to the actions."
+                f"Action {actions[row]} changes column {column}, which is not in the action space: leave it unchanged, "
+                "or add its feature to the actions."
             )
         for feature in self.mdp.actions.features:
-            broken = _valid(feature, self.states) & ~_valid(feature, ends)
+            broken = _is_valid(feature, self.states) & ~_is_valid(feature, ends)
             if broken.any():
                 row = np.flatnonzero(broken)[0]
                 raise PlanError(
                     f"Action {actions[row]} sets the categorical feature {feature.name!r} to "
-                    f"{ends[row, list(feature.columns)].tolist()}, which is none of its encodings: set all its columns "
-                    "to one of them."
+                    f"{ends[row, list(feature.columns)].tolist()}, which is not a valid encoding: set all its columns "
+                    "to one."
                 )
         self.lengths += 1
         if (~ended & (self.lengths >= self.mdp.max_actions)).any():
             raise PlanError(
-                f"An episode goes on after max_actions={self.mdp.max_actions} actions: truncate it when that many are "
-                "taken."
+                f"An episode continues after max_actions={self.mdp.max_actions} actions: truncate it there."
             )
         self.lengths[ended] = 0
 
@@ -184,19 +182,19 @@ class _RecourseWatch:
 def _check_attributes(mdp: VectorMDP) -> None:
     for name in ("width", "n_actions"):
         number = getattr(mdp, name, None)
-        if not _whole(number):
-            raise PlanError(f"The attribute {name} has to be a whole number of at least 1, got {number!r}: set it.")
+        if not _is_positive_integer(number):
+            raise PlanError(f"The attribute {name} must be an integer of at least 1, got {number!r}.")
     for name in ("reset", "mask", "step"):
         if not callable(getattr(mdp, name, None)):
-            raise PlanError(f"The method {name}() is missing: write it as rose_carla.mdp.VectorMDP describes it.")
+            raise PlanError(f"The method {name}() is missing: implement it as in rose_carla.mdp.VectorMDP.")
 
 
 def _check_mask(mask: np.ndarray, n_envs: int, n_actions: int) -> None:
     _check_array("mask()", mask, (n_envs, n_actions), "b")
     if not mask.any(axis=1).all():
         raise PlanError(
-            f"In environment {np.flatnonzero(~mask.any(axis=1))[0]} no action is possible: end the episode in step() "
-            "(terminated) when nothing can be done any more, and start no episode in such a state."
+            f"No action is possible in environment {np.flatnonzero(~mask.any(axis=1))[0]}: terminate the episode in "
+            "step() when no action is possible any more, and do not start episodes in such a state."
         )
 
 
@@ -207,22 +205,21 @@ def _check_step(step: Step, n_envs: int, width: int) -> None:
         shape = (n_envs, width) if name in ("observations", "finals") else (n_envs,)
         _check_array(f"{name} of step()", getattr(step, name), shape, kind)
     if (step.sizes < 0).any():
-        raise PlanError(f"sizes of step() are as low as {step.sizes.min():g}: the size of an action is 0 or more.")
+        raise PlanError(f"sizes of step() are as low as {step.sizes.min():g}: sizes must be at least 0.")
     if not ((step.discounts > 0) & (step.discounts <= 1)).all():
         odd = step.discounts[(step.discounts <= 0) | (step.discounts > 1)][0]
         raise PlanError(
-            f"discounts of step() hold {odd:g}, not in (0, 1]: say with terminated, not with a discount of 0, that "
-            "nothing follows."
+            f"discounts of step() contain {odd:g}, not in (0, 1]: set terminated, not a discount of 0, at the end."
         )
     if (step.reached & ~step.terminated).any():
-        raise PlanError("A step has reached the goal but is not terminated: set terminated wherever reached is set.")
+        raise PlanError("reached is set without terminated: set terminated wherever reached is set.")
     if (step.terminated & step.truncated).any():
-        raise PlanError("A step is both terminated and truncated: set truncated only where terminated is not set.")
-    goes_on = ~(step.terminated | step.truncated)
-    if not np.array_equal(step.observations[goes_on], step.finals[goes_on]):
+        raise PlanError("terminated and truncated are both set: set truncated only where terminated is not set.")
+    running = ~(step.terminated | step.truncated)
+    if not np.array_equal(step.observations[running], step.finals[running]):
         raise PlanError(
-            "observations differ from finals where an episode goes on: start anew only environments that ended, and "
-            "report their state before that in finals."
+            "observations differ from finals where an episode continues: reset only environments that ended, and "
+            "return their last observation in finals."
         )
 
 
@@ -230,23 +227,23 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...], kind: str
     if not isinstance(array, np.ndarray):
         raise PlanError(f"{name} is of type {type(array).__name__}: return a numpy array of shape {shape}.")
     if array.shape != shape:
-        raise PlanError(f"{name} has the shape {array.shape}: return shape {shape}, one row for each environment.")
+        raise PlanError(f"{name} has shape {array.shape}: return shape {shape}, one row per environment.")
     if array.dtype.kind != kind:
-        raise PlanError(f"{name} holds {array.dtype} values: convert them to {_KIND_NAMES[kind]} ones.")
+        raise PlanError(f"{name} has dtype {array.dtype}: convert it to {_KIND_NAMES[kind]}.")
     if kind == "f" and not np.isfinite(array).all():
-        raise PlanError(f"{name} holds {array[~np.isfinite(array)][0]}: only finite numbers can be learned from.")
+        raise PlanError(f"{name} contains {array[~np.isfinite(array)][0]}: all values must be finite.")
 
 
-def _whole(number: object) -> bool:
+def _is_positive_integer(number: object) -> bool:
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and int(number) >= 1
 
 
-def _inside(states: np.ndarray) -> np.ndarray:
+def _in_bounds(states: np.ndarray) -> np.ndarray:
     return (states >= 0) & (states <= 1)
 
 
-def _valid(feature: Feature, states: np.ndarray) -> np.ndarray:
-    """Whether each state has one of the feature's encodings; always so for a continuous one."""
+def _is_valid(feature: Feature, states: np.ndarray) -> np.ndarray:
+    """Return whether each state has a valid encoding of the feature; always True for a continuous one."""
     if feature.encodings is None:
         return np.ones(len(states), dtype=bool)
     distances = np.abs(states[:, None, list(feature.columns)] - feature.encodings).max(axis=2)

@@ -1,4 +1,4 @@
-"""Algorithm 3: robust recourse as a Markov decision process, many environments at once."""
+"""Algorithm 3: robust recourse as a Markov decision process, vectorised over environments."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ import numpy as np
 from rose_carla.errors import PlanError
 from rose_carla.mdp.actions import ActionSpace
 from rose_carla.mdp.noise_models import Robustness
-from rose_carla.noise.invalidation import Favourable as Classifier
 
-#: From states (b, d) to what being in each of them costs.
+#: From states (b, d) to the probability of the favourable outcome (b,).
+Probability = Callable[[np.ndarray], np.ndarray]
+#: From states (b, d) to a cost (b,) that is subtracted from the reward.
 StateCost = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one action in each of n environments led to.
+    """Result of one action in each of n environments.
 
     Parameters
     ----------
     observations
-        (n, d) where the next actions start: environments that ended have been started anew.
+        (n, d) observations for the next actions; environments that ended have been reset.
     rewards
-        (n,).
+        (n,) rewards.
     sizes
         (n,) size of each action in units.
     discounts
-        (n,) what the future is worth after actions of these sizes.
+        (n,) discount of each action.
     terminated
-        (n,) whether the goal was reached, or nothing could be done any more.
+        (n,) whether the goal was reached, or no action is possible any more.
     truncated
-        (n,) whether an episode was cut off for its length: the state is no end, its value still counts.
+        (n,) whether the episode reached its maximum length; the value of its last state still counts.
     reached
         (n,) whether the goal was reached.
     finals
-        (n, d) observations the actions led to, before any new start.
+        (n, d) observations after the actions, before any reset.
     """
 
     observations: np.ndarray
@@ -51,29 +52,29 @@ class Step:
 
 
 class VectorMDP(Protocol):
-    """What :func:`rose_carla.ppo.train` learns on: n environments that advance together."""
+    """Interface of :func:`rose_carla.ppo.train` to n environments that advance together."""
 
     width: int
     n_actions: int
 
     def reset(self, n_envs: int, rng: np.random.Generator) -> np.ndarray:
-        """Start ``n_envs``; all their randomness comes from ``rng``. Observations (n, width)."""
+        """Start ``n_envs`` environments, with all randomness from ``rng``; return observations (n, width)."""
 
     def mask(self) -> np.ndarray:
-        """Which actions are possible now, (n, n_actions)."""
+        """Return which actions are possible now, (n, n_actions)."""
 
     def step(self, actions: np.ndarray) -> Step:
-        """Take one action in each environment; those that end start anew."""
+        """Take one action in each environment; reset those that end."""
 
 
 class RecourseMDP:
-    r"""State, actions, transition and reward of Algorithm 3.
+    r"""Algorithm 3: state, actions, transition and reward.
 
     .. math::
         r = \begin{cases} (1 - IR) \cdot R & f(s') = 1 \text{ and } IR < 1 - \tau \text{, the end} \\
         p(s') & \text{otherwise} \end{cases}
 
-    and the discount of an action a is gamma^(|a| / u): the size of an action is time.
+    The discount of an action a is gamma^(|a| / u): the size of an action is time.
 
     Parameters
     ----------
@@ -82,9 +83,9 @@ class RecourseMDP:
     probability
         From states (b, d) to the probability of the favourable outcome.
     starts
-        (n, d) states in which episodes start: training rows that the classifier turns down.
+        (n, d) states in which episodes start: training rows with an unfavourable outcome.
     robustness
-        The noise.
+        The noise model.
     tau
         Robustness threshold.
     gamma
@@ -92,17 +93,17 @@ class RecourseMDP:
     reward
         The large constant reward R.
     max_actions
-        Actions to an episode.
+        Maximum number of actions per episode.
     border
         Probability above which a state counts as favourable.
     cost
-        What being in a state costs: it is taken off the reward.
+        Cost of a state, subtracted from the reward.
     """
 
     def __init__(
         self,
         actions: ActionSpace,
-        probability: Classifier,
+        probability: Probability,
         starts: np.ndarray,
         robustness: Robustness,
         tau: float = 0.75,
@@ -112,16 +113,9 @@ class RecourseMDP:
         border: float = 0.5,
         cost: StateCost | None = None,
     ) -> None:
-        starts = np.asarray(starts, dtype=float)
-        if starts.ndim != 2 or starts.shape[1] != actions.width or len(starts) == 0:
-            raise PlanError(f"Expected states to start from of shape (n, {actions.width}), got {starts.shape}.")
-        if not 0 < tau <= 1 or not 0 < gamma < 1 or max_actions < 1:
-            raise PlanError(
-                f"tau has to be in (0, 1], gamma in (0, 1), max_actions at least 1: {tau}, {gamma}, {max_actions}."
-            )
         starts = starts[actions.mask(starts).any(axis=1)]
         if len(starts) == 0:
-            raise PlanError("In no state to start from is any action possible: check immutables and monotone features.")
+            raise PlanError("No action is possible in any start state: check immutable and monotone features.")
         self.actions = actions
         self.probability = probability
         self.starts = starts
@@ -136,7 +130,7 @@ class RecourseMDP:
         self.n_actions = actions.n
 
     def reset(self, n_envs: int, rng: np.random.Generator) -> np.ndarray:
-        """Start ``n_envs`` in random states of ``starts``."""
+        """Start ``n_envs`` environments in random states of ``starts``."""
         self._rng = rng
         self._states = np.empty((n_envs, self.width))
         self._crowds = np.empty((n_envs, self.robustness.crowd_size, self.width))
@@ -146,15 +140,15 @@ class RecourseMDP:
 
     @property
     def states(self) -> np.ndarray:
-        """(n, d) where the actions taken so far lead if implemented precisely: always a valid encoding."""
+        """(n, d) states after precise implementation of the actions so far; always valid encodings."""
         return self._states.copy()
 
     def mask(self) -> np.ndarray:
-        """Which actions are possible, (n, n_actions)."""
+        """Return which actions are possible, (n, n_actions)."""
         return self.actions.mask(self._states)
 
     def step(self, actions: np.ndarray) -> Step:
-        """Transition and reward of Algorithm 3 in every environment."""
+        """Make the transition of Algorithm 3 in every environment and return its reward."""
         before = self._states
         self._states = self.actions.apply(before, actions)
         changes = self._states - before

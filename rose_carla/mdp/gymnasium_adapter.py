@@ -1,4 +1,4 @@
-"""One environment of an MDP for Gymnasium, and so for the algorithms of other libraries."""
+"""Adapter of an MDP to Gymnasium, for the algorithms of other libraries."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from rose_carla.mdp.environment import VectorMDP
 
 
 def gymnasium_env(mdp: VectorMDP) -> Any:
-    """``mdp`` as a ``gymnasium.Env`` with one environment, a ``GymnasiumEnv``.
+    """Return ``mdp`` as a ``gymnasium.Env`` with one environment.
 
-    Observations are a ``Box`` of ``mdp.width`` numbers without bounds, as noise may carry them outside [0, 1]; actions
-    are ``Discrete(mdp.n_actions)``. ``action_masks()`` says which of them are possible now, the way sb3-contrib's
-    ``MaskablePPO`` asks for it. A step's info has the ``discount`` of the action, which algorithms with one discount
-    for all steps do not know of, its ``size`` in units, whether it ``reached`` the goal, and whether it was
-    ``possible``.
+    Observations are a ``Box`` of ``mdp.width`` numbers without bounds, as noise may lead outside [0, 1]; actions are
+    ``Discrete(mdp.n_actions)``. ``action_masks()`` returns which of them are possible now, as sb3-contrib's
+    ``MaskablePPO`` expects. The info of a step has the ``discount`` of the action, which algorithms with one discount
+    for all steps ignore, its ``size`` in units, whether it ``reached`` the goal, and whether it was ``possible``.
 
-    Algorithms without masks choose impossible actions as well: these leave everything as it is, for a reward of 0, and
-    the MDP does not count them. Nothing ends an episode of impossible actions only; wrap the environment in
-    ``gymnasium.wrappers.TimeLimit`` for such an algorithm.
+    Algorithms without masks choose impossible actions as well: these change nothing, have reward 0, and do not count
+    towards the length of the episode. Wrap the environment in ``gymnasium.wrappers.TimeLimit`` for such an algorithm.
 
     Parameters
     ----------
     mdp
-        What to adapt. The environment uses it alone: make one MDP for each.
+        MDP to adapt. Environments cannot share one.
 
     Raises
     ------
@@ -51,7 +49,7 @@ def gymnasium_env(mdp: VectorMDP) -> Any:
 
 @functools.cache
 def _env_class() -> type:
-    """The class, made on first use: its base belongs to an optional package."""
+    """Define the class on first use: its base class belongs to an optional package."""
     gymnasium: Any = import_optional("gymnasium")
 
     class GymnasiumEnv(gymnasium.Env):
@@ -63,25 +61,25 @@ def _env_class() -> type:
             self.mdp = mdp
             self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (mdp.width,), np.float32)
             self.action_space = gymnasium.spaces.Discrete(mdp.n_actions)
-            self._goes_on = False
+            self._running = False
 
         def reset(
             self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[np.ndarray, dict[str, Any]]:
-            """Start an episode; without a seed the randomness goes on."""
+            """Start an episode; without a seed the generator continues."""
             super().reset(seed=seed)
             self._observation = self.mdp.reset(1, self.np_random)[0].astype(np.float32)
-            self._goes_on = True
+            self._running = True
             return self._observation.copy(), {}
 
         def action_masks(self) -> np.ndarray:
-            """Which actions are possible now, (n_actions,)."""
+            """Return which actions are possible now, (n_actions,)."""
             return self.mdp.mask()[0]
 
         def step(self, action: int | np.integer) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-            """Take an action; after an end the observation is the last one of the episode."""
-            if not self._goes_on:
-                raise PlanError("No episode is under way: call reset() before the first step and after each end.")
+            """Take an action; at the end of an episode, return its last observation."""
+            if not self._running:
+                raise PlanError("Call reset() before the first step and after the end of each episode.")
             number = int(action)
             if not 0 <= number < self.mdp.n_actions:
                 raise PlanError(f"Actions are numbered from 0 to {self.mdp.n_actions - 1}, got {number}.")
@@ -89,10 +87,10 @@ def _env_class() -> type:
                 info = {"discount": 1.0, "size": 0.0, "reached": False, "possible": False}
                 return self._observation.copy(), 0.0, False, False, info
             step = self.mdp.step(np.array([number]))
-            # The MDP has started anew after an end, while Gymnasium shows the end itself.
+            # after an end the MDP has been reset already, while Gymnasium returns the final observation
             self._observation = step.finals[0].astype(np.float32)
             terminated, truncated = bool(step.terminated[0]), bool(step.truncated[0])
-            self._goes_on = not (terminated or truncated)
+            self._running = not (terminated or truncated)
             info = {
                 "discount": float(step.discounts[0]),
                 "size": float(step.sizes[0]),

@@ -1,7 +1,7 @@
-"""How noise enters the MDP: what happens along the way, and the invalidation rate of where it leads.
+"""Noise models of the MDP: noise along the way, and the invalidation rate of where it leads.
 
-ROSE-one knows one-off plausible noise: people implement every action precisely and the end point is perturbed once.
-ROSE-mul knows accumulated noise: a crowd of people implements every action noisily. Without either the MDP is FastAR's.
+ROSE-one uses one-off plausible noise: every action is implemented precisely and the end point is perturbed once.
+ROSE-mul uses accumulated noise: a crowd of people implements every action noisily. FastAR has no noise.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from rose_carla.noise.invalidation import Favourable
 
 
 class Robustness(Protocol):
-    """The noise of an MDP. A *crowd* (b, m, d) are the people, m to a plan, who follow it noisily."""
+    """Noise model of an MDP. A *crowd* (b, m, d) is m people for each of b plans, who implement it noisily."""
 
-    #: People to a plan.
+    #: People per plan.
     crowd_size: int
 
-    def sized(self, n: int) -> Robustness:
-        """The same with ``n`` noisy versions, or people to a plan."""
+    def with_samples(self, n: int) -> Robustness:
+        """Return a copy with ``n`` noisy versions of a state, or people per plan."""
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
-        """Where the people of (b, m, d) are after they implemented each its plan's action of (b, d)."""
+        """Return the crowd (b, m, d) after its people implemented the action (b, d) of their plan."""
 
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """What the policy is shown (b, d) of states to which plans lead precisely, and of where the crowd is."""
+        """Return the observations (b, d) of the policy, given the precise states (b, d) and the crowd."""
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
-        """Invalidation rate (b,) of ending in ``states`` (b, d), to which the plans of the crowd lead precisely."""
+        """Return the invalidation rates (b,) of plans that end in ``states`` (b, d)."""
 
-    def judge(
+    def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """Invalidation rate of whole plans, each (k, d), exactly as the metrics compute it."""
+        """Return the invalidation rates of whole plans, each (k, d), exactly as the metrics compute them."""
 
 
 class Precise:
-    """No noise: every plan that ends favourably is as good as any (FastAR).
+    """No noise (FastAR): the invalidation rate of a plan that ends favourably is 0.
 
     Parameters
     ----------
     favourable
-        The classifier, to tell whole plans that do not end favourably; without one all are taken to.
+        Classifier of the ends of whole plans; without one all count as favourable.
     """
 
     crowd_size = 0
@@ -53,29 +53,29 @@ class Precise:
     def __init__(self, favourable: Favourable | None = None) -> None:
         self.favourable = favourable
 
-    def sized(self, n: int) -> Robustness:
-        """Itself: there is no noise."""
+    def with_samples(self, n: int) -> Robustness:
+        """Return the model itself."""
         return self
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
-        """Nobody is there."""
+        """No-op without noise."""
         return crowd
 
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """The states."""
+        """Return the states."""
         return states.copy()
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
-        """0 for every state."""
+        """Return 0 for every state."""
         return np.zeros(len(states))
 
-    def judge(
+    def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """0 for every plan that ends favourably, 1 for others, and sure of it."""
+        """Return 0 for plans that end favourably and 1 for others, with intervals of length 0."""
         rates = np.zeros(len(plans))
         if self.favourable is not None:
-            rates = 1.0 - np.asarray(self.favourable(ends_of(factuals, plans)), dtype=float)
+            rates = 1.0 - np.asarray(self.favourable(final_states(factuals, plans)), dtype=float)
         return InvalidationRate(rates, rates, rates, n_samples)
 
 
@@ -85,7 +85,7 @@ class OneOff(Precise):
     Parameters
     ----------
     favourable
-        The classifier.
+        Classifier.
     noise, variance
         Noise around the end point.
     n_samples
@@ -100,39 +100,39 @@ class OneOff(Precise):
         self.variance = variance
         self.n_samples = n_samples
 
-    def sized(self, n: int) -> Robustness:
-        """The same with ``n`` noisy versions."""
+    def with_samples(self, n: int) -> Robustness:
+        """Return a copy with ``n`` noisy versions of a state."""
         return OneOff(self.favourable, self.noise, self.variance, n)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
-        """Share of noisy versions of each state that are not favourable."""
+        """Return the share of noisy versions of each state that are unfavourable."""
         return invalidation_rate(self.favourable, states, self.noise, self.variance, self.n_samples, rng).rate
 
-    def judge(
+    def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """Plausible AIR of where each plan leads."""
-        ends = ends_of(factuals, plans)
+        """Return the Plausible AIR of the end of each plan."""
+        ends = final_states(factuals, plans)
         return invalidation_rate(self.favourable, ends, self.noise, self.variance, n_samples, rng, confidence)
 
 
 class Accumulated:
     """Noisy transitions (Definition 2): the crowd implements every action by NoisySteps, unit by unit.
 
-    A plan is judged unit by unit too, and it makes a difference: one NoisyStep of eight units goes where eight of one
-    unit each, every one of them drawn back towards the data, do not get. Actions of more than ``max_parts`` units, the
-    setting of a category, are implemented in that many equal parts.
+    Metrics implement plans unit by unit too, and it makes a difference: eight NoisySteps of one unit, each drawn back
+    towards the data, end elsewhere than one of eight units. Actions of more than ``max_parts`` units, such as setting a
+    category, are implemented in that many equal parts.
 
     Parameters
     ----------
     favourable
-        The classifier.
+        Classifier.
     noise, variance, action_unit
         Noise of one unit of action, and its size.
     crowd_size
-        People to a plan.
+        People per plan.
     max_parts
-        Most NoisySteps to an action.
+        Maximum number of NoisySteps per action.
     """
 
     def __init__(
@@ -151,12 +151,12 @@ class Accumulated:
         self.crowd_size = crowd_size
         self.max_parts = max_parts
 
-    def sized(self, n: int) -> Robustness:
-        """The same with ``n`` people to a plan."""
+    def with_samples(self, n: int) -> Robustness:
+        """Return a copy with ``n`` people per plan."""
         return Accumulated(self.favourable, self.noise, self.variance, self.action_unit, n, self.max_parts)
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
-        """The crowd after a noisy action each."""
+        """Return the crowd after one noisy action each."""
         units = np.abs(changes).sum(axis=1) / self.action_unit
         parts = np.ceil(units - 1e-9).clip(0, self.max_parts).astype(int)
         crowd = crowd.copy()
@@ -172,18 +172,18 @@ class Accumulated:
         return crowd
 
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """The middle of the crowd: where following the plan so far has led people, noise and all."""
+        """Return the mean of the crowd: the state that noisy implementation of the plan leads to."""
         return crowd.mean(axis=1)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
-        """Share of each crowd that does not end favourably: no noise is drawn, it is in the crowd already."""
+        """Return the unfavourable share of each crowd, which carries the noise already."""
         accepted = np.asarray(self.favourable(crowd.reshape(-1, crowd.shape[2])), dtype=float)
         return 1.0 - accepted.reshape(crowd.shape[:2]).mean(axis=1)
 
-    def judge(
+    def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """Acc AIR of each plan, implemented unit by unit."""
+        """Return the Acc AIR of each plan, implemented unit by unit."""
         return accumulated_invalidation_rate(
             self.favourable,
             factuals,
@@ -197,6 +197,6 @@ class Accumulated:
         )
 
 
-def ends_of(factuals: np.ndarray, plans: Sequence[np.ndarray]) -> np.ndarray:
-    """(b, d) where plans lead if they are implemented precisely."""
+def final_states(factuals: np.ndarray, plans: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the states (b, d) after precise implementation of whole plans."""
     return np.stack([factual + plan.sum(axis=0) for factual, plan in zip(factuals, plans, strict=True)])

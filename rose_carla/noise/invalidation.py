@@ -62,14 +62,14 @@ class Claim:
         The promise in words.
     limit
         Invalidation rate that each counterfactual stays at or below.
-    judge
+    evaluate
         From factuals (b, d), plans (b of (k, d)), a number of noisy versions, a generator and a confidence to the
         invalidation rates under noise that was not seen before.
     """
 
     words: str
     limit: float
-    judge: Callable[[np.ndarray, Sequence[np.ndarray], int, np.random.Generator, float], InvalidationRate]
+    evaluate: Callable[[np.ndarray, Sequence[np.ndarray], int, np.random.Generator, float], InvalidationRate]
 
 
 def wilson_interval(

@@ -1,10 +1,8 @@
-"""ROSE-one and ROSE-mul: learn a policy, search with it, return plans that pass the check."""
+"""ROSE-one and ROSE-mul: train a policy, search with it, return plans that pass the check."""
 
-from rose_carla.rose.config import RoseSettings
-from rose_carla.rose.methods import Rose, RoseMul, RoseOne
+from rose_carla.rose.methods import Rose, RoseMul, RoseOne, RoseSettings
 from rose_carla.rose.plan import Plan, PlanStep, Success
-from rose_carla.rose.sequential import Sequential
-from rose_carla.rose.sequential_config import SequentialSettings
+from rose_carla.rose.sequential import Sequential, SequentialSettings
 
 __all__ = [
     "Plan",

@@ -1,21 +1,63 @@
-"""ROSE-one and ROSE-mul: CARLA recourse methods that plan for people who follow advice imperfectly."""
+"""ROSE-one and ROSE-mul, and their hyper-parameters."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
+from rose_carla._lib.params import factor, flag, integer, number
+from rose_carla.errors import PlanError
 from rose_carla.mdp import Accumulated, OneOff, Robustness
 from rose_carla.models import favourable, probability
 from rose_carla.noise import Claim, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.config import RoseSettings
 from rose_carla.rose.search import Planner, Task
-from rose_carla.rose.sequential import Sequential
+from rose_carla.rose.sequential import Sequential, SequentialSettings
+from scipy.special import ndtri
+
+
+@dataclass(frozen=True)
+class RoseSettings(SequentialSettings):
+    """Hyper-parameters of ROSE; the paper's values are the defaults."""
+
+    #: Robustness threshold: the invalidation rate of a plan is below 1 - tau.
+    tau: float = number(0.75, gt=0, lt=1)
+    #: Variance of one-off noise (ROSE-one).
+    variance: float = number(0.01, ge=0)
+    #: Variance of the noise of one unit of action (ROSE-mul).
+    unit_variance: float = number(0.0005, ge=0)
+    #: Noisy versions of a state (ROSE-one) or people per plan (ROSE-mul) in training and walks.
+    n_samples: int = integer(64, ge=2)
+    #: Fresh noisy versions, or people, in the check that a plan must pass.
+    n_check: int = integer(500, ge=10)
+    #: One-sided confidence of that check.
+    confidence: float = number(0.995, gt=0.5, lt=1)
+    #: Whether to search where the policy alone fails, and for cheaper features; False is the paper's method.
+    search: bool = flag(True)
+    #: Whether to remove changes that are not needed; False is the paper's method.
+    shorten: bool = flag(True)
+    #: Cost of changing one more feature when plans are compared, in units of action.
+    sparsity_weight: float = number(0.5, ge=0)
+    #: Bandwidth, ridge and maximum number of kernels of the density; see :class:`rose_carla.noise.Density`.
+    bandwidth: str | float = factor("scott", names=("scott", "silverman"))
+    ridge: float = number(1e-6, ge=0)
+    max_points: int = integer(50_000, ge=2)
+    #: Whether to move noisy categorical features to their nearest valid encoding before classification.
+    project_categories: bool = flag(False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        required = int(ndtri(self.confidence) ** 2 * self.tau / (1 - self.tau)) + 1
+        if self.n_check < required:
+            raise PlanError(
+                f"n_check must be at least {required} for tau = {self.tau:g} at confidence {self.confidence:g}, got "
+                f"{self.n_check}: with fewer samples no plan passes, even without failures."
+            )
 
 
 class Rose(Sequential):
-    """Base of ROSE-one and ROSE-mul: they differ in the noise that a plan has to stand, and in nothing else."""
+    """Base class of ROSE-one and ROSE-mul, which differ only in the noise model."""
 
     settings: RoseSettings
     settings_class = RoseSettings
@@ -28,7 +70,7 @@ class Rose(Sequential):
 
     @abstractmethod
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
-        """The noise that plans have to stand."""
+        """Return the noise model."""
 
     def _planner(self, policy: ActorCritic, slope: float) -> Planner:
         s = self.settings
@@ -47,13 +89,13 @@ class Rose(Sequential):
         )
 
     def claim(self) -> Claim:
-        """Plans stay below an invalidation rate of 1 - tau."""
+        """Return the claim that the invalidation rate is below 1 - tau."""
         words = f"{self.name}: invalidation rate below 1 - tau = {self.task.limit:g}"
-        return Claim(words, self.task.limit, self.task.robustness.judge)
+        return Claim(words, self.task.limit, self.task.robustness.evaluate)
 
 
 class RoseOne(Rose):
-    """ROSE-one: precise implementation, then one-off plausible noise around the end point.
+    """ROSE-one: actions are implemented precisely, then one-off plausible noise perturbs the end point.
 
     Examples
     --------
@@ -72,7 +114,7 @@ class RoseOne(Rose):
 
 
 class RoseMul(Rose):
-    """ROSE-mul: every action is implemented with plausible noise, which accumulates.
+    """ROSE-mul: each action is implemented with plausible noise, which accumulates.
 
     Examples
     --------
@@ -92,11 +134,11 @@ class RoseMul(Rose):
         return Accumulated(accepts, noise, s.unit_variance, s.action_unit, s.n_samples)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
-        """One-off noise first: it is several times as quick and teaches most of what there is to learn."""
+        """Return a warm start under one-off noise, which is several times faster, and accumulated noise."""
         s, crowd = self.settings, self.task.robustness
         assert isinstance(crowd, Accumulated)
         one_off = OneOff(crowd.favourable, crowd.noise, s.variance, 4 * s.n_samples)
-        with_crowd = {
+        defaults = {
             "n_envs": 64,
             "n_steps": 16,
             "n_updates": 24,
@@ -105,4 +147,4 @@ class RoseMul(Rose):
             "evaluate_every": 3,
             "patience": 3,
         }
-        return [(one_off, {"patience": 4}), (crowd, with_crowd)]
+        return [(one_off, {"patience": 4}), (crowd, defaults)]

@@ -1,4 +1,4 @@
-"""The plan as a person reads it: what to change, from what to what, and how likely it is to work after each step."""
+"""Plans in original units: the changes in order, and the success probability after each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla.mdp import ActionSpace
+from rose_carla.noise import InvalidationRate
 
 #: Columns of a plan as a table.
 COLUMNS = (
@@ -25,12 +26,12 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class Success:
-    """Probability that the classifier says yes, with its interval.
+    """Probability of the favourable outcome under noise.
 
     Parameters
     ----------
     probability, lower, upper
-        Share of noisy implementations that succeed, and the ends of its Wilson interval.
+        Share of noisy implementations that succeed, and its Wilson interval.
     """
 
     probability: float
@@ -45,24 +46,24 @@ class Success:
         return {name: round(value, _DIGITS) for name, value in dataclasses.asdict(self).items()}
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one answer to whether they are equal
+@dataclass(frozen=True, eq=False)  # comparison by identity: == of arrays is not a bool
 class PlanStep:
     """One action of a plan.
 
     Parameters
     ----------
     feature
-        What to change.
+        Feature to change.
     before, after
         Its values in original units.
     change
         (d,) the action in the encoded space.
     state
-        (d,) where it leads if implemented precisely.
+        (d,) state after precise implementation.
     size
-        Its size in units of action.
+        Size in units of action.
     success
-        Probability of the favourable outcome for somebody who stops after this step.
+        Probability of the favourable outcome if the plan ends after this step.
     """
 
     feature: str
@@ -76,7 +77,7 @@ class PlanStep:
     def __str__(self) -> str:
         if isinstance(self.before, (int, float, np.number)) and isinstance(self.after, (int, float, np.number)):
             verb = "increase" if self.after > self.before else "decrease"
-            return f"{verb} {self.feature} from {_plain(float(self.before))} to {_plain(float(self.after))}"
+            return f"{verb} {self.feature} from {_format(float(self.before))} to {_format(float(self.after))}"
         return f"change {self.feature} from {self.before} to {self.after}"
 
 
@@ -89,15 +90,15 @@ class Plan:
     label
         The person's row label.
     factual
-        (d,) where the person is, encoded.
+        (d,) the person's encoded row.
     steps
-        The actions in order; none for somebody who is accepted already, or for whom nothing was found.
+        Actions in order; empty if the person is accepted already or no plan was found.
     found
-        Whether the plan leads to the favourable outcome robustly enough.
+        Whether the person is accepted already or the plan passed the check.
     reason
-        Why there is no plan, or none is needed; empty if there is one.
+        Reason for the lack of steps; empty if there are steps.
     success
-        Probability of success at the end; at the factual if there are no steps.
+        Success at the end of the plan; at the factual without steps.
 
     Examples
     --------
@@ -125,17 +126,17 @@ class Plan:
 
     @property
     def actions(self) -> np.ndarray:
-        """(k, d) the encoded actions in order."""
+        """(k, d) encoded actions in order."""
         return np.array([step.change for step in self.steps]).reshape(-1, len(self.factual))
 
     @property
     def states(self) -> np.ndarray:
-        """(k + 1, d) the factual and the state after each step."""
+        """(k + 1, d) factual and state after each step."""
         return np.array([self.factual, *(step.state for step in self.steps)])
 
     @property
     def counterfactual(self) -> np.ndarray:
-        """(d,) where the plan leads; NaN if none was found."""
+        """(d,) end of the plan; NaN if none was found."""
         return self.states[-1] if self.found else np.full_like(self.factual, np.nan)
 
     @property
@@ -147,7 +148,7 @@ class Plan:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """The plan in words, a line for the person and one for each step."""
+        """Return the plan as text, a line for the person and one for each step."""
         first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
         steps = enumerate(self.steps, start=1)
         return [first, *(f"  {number}. {step}: success {step.success}" for number, step in steps)]
@@ -212,39 +213,58 @@ def _success_columns(success: Success) -> dict[str, float]:
     }
 
 
+def make_plans(
+    mlmodel: MLModel,
+    space: ActionSpace,
+    rows: np.ndarray,
+    labels: Sequence[Hashable],
+    plans: Sequence[np.ndarray],
+    found: np.ndarray,
+    reasons: Sequence[str],
+    rates: InvalidationRate,
+) -> list[Plan]:
+    """Convert encoded plans, each (k, d), of people (b, d) to original units.
+
+    ``rates`` has the invalidation rates of all people in turn: after each step, or at the factual without steps.
+    """
+    states = [np.vstack([row, row + plan.cumsum(axis=0)]) for row, plan in zip(rows, plans, strict=True)]
+    values = original_values(mlmodel, np.concatenate(states))
+    successes = [
+        Success(float(1 - rate), float(1 - upper), float(1 - lower))
+        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
+    ]
+    made, first, at = [], 0, 0
+    for row, label, plan, ok, reason in zip(rows, labels, plans, found, reasons, strict=True):
+        steps, state = [], row
+        for number, change in enumerate(plan):
+            state = state + change
+            feature = space.features[int((np.abs(change) @ space.membership).argmax())].name
+            before, after = (_python_value(values[feature].iloc[at + number + k]) for k in (0, 1))
+            size = float(np.abs(change).sum() / space.action_unit)
+            steps.append(PlanStep(feature, before, after, change, state, size, successes[first + number]))
+        first, at = first + max(len(plan), 1), at + len(plan) + 1
+        made.append(Plan(label, row, tuple(steps), bool(ok), reason, successes[first - 1]))
+    return made
+
+
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
-    """Encoded ``states`` (n, d) in original units; as they are where the data set cannot tell."""
+    """Return encoded ``states`` (n, d) in original units, or unchanged if the data set cannot invert the encoding."""
     data, order = mlmodel.data, mlmodel.feature_input_order
     encoded = pd.DataFrame(states, columns=order)
     if not isinstance(data, DataCatalog):
         return encoded
-    for column in data.df.columns:  # what the classifier does not take, but the data set's pipeline asks for
+    for column in data.df.columns:  # columns that the classifier does not use, but the data set's pipeline needs
         if column not in encoded.columns:
             encoded[column] = data.df[column].iloc[0]
-    raw = data.inverse_transform(encoded)
-    return raw.reset_index(drop=True)
+    return data.inverse_transform(encoded).reset_index(drop=True)
 
 
-def steps_of(
-    space: ActionSpace, factual: np.ndarray, actions: np.ndarray, raw: pd.DataFrame, successes: Sequence[Success]
-) -> tuple[PlanStep, ...]:
-    """The steps of one plan from its actions (k, d), the original values of its k + 1 states and k successes."""
-    steps, state = [], factual
-    for number, (change, success) in enumerate(zip(actions, successes, strict=True)):
-        state = state + change
-        feature = space.features[int((np.abs(change) @ space.membership).argmax())].name
-        before, after = (_value(raw[feature].iloc[row]) for row in (number, number + 1))
-        size = float(np.abs(change).sum() / space.action_unit)
-        steps.append(PlanStep(feature, before, after, change, state, size, success))
-    return tuple(steps)
-
-
-def _value(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _plain(value: float) -> str:
-    """A number as people write it: no more digits than matter."""
+def _format(value: float) -> str:
+    """Format a number for reading, with three significant digits or as an integer."""
     if float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""CARLA recourse methods that learn a policy and plan sequences of actions with it: ROSE and FastAR."""
+"""Base class of recourse methods that train a policy and plan sequences of actions with it: ROSE and FastAR."""
 
 from __future__ import annotations
 
@@ -6,60 +6,96 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
+from rose_carla._lib.params import Hyperparameters, flag, integer, integers, mapping, number, optional_flag, seed
 from rose_carla._lib.runtime import Deadline
-from rose_carla.errors import DataError, PlanError
+from rose_carla.errors import DataError, PlanError, short_repr
 from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
 from rose_carla.models.contract import listed
-from rose_carla.noise import InvalidationRate
-from rose_carla.ppo import ActorCritic, Update, train
+from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.rose import policy_file
-from rose_carla.rose.plan import Plan, PlanStep, Success, original_values, steps_of
-from rose_carla.rose.search import Planned, Planner, Task, calibrate, walk
-from rose_carla.rose.sequential_config import SequentialSettings
+from rose_carla.rose.plan import Plan, PlanStep, make_plans
+from rose_carla.rose.search import Planner, SearchResult, Task, calibrate, walk
 
 Self = TypeVar("Self", bound="Sequential")
 
-#: Rows that training is judged by, and rows that the planner is calibrated on.
-_JUDGED_ROWS, _CALIBRATION_ROWS = 64, 48
+#: Held-out rows for the evaluation of the policy during training, and for the calibration of the planner.
+_HELD_OUT, _CALIBRATION_ROWS = 64, 48
 #: Noisy versions of a plan in the calibration.
 _CALIBRATION_SAMPLES = 100
-#: People planned for together.
-_TOGETHER = 2000
+#: People planned for at a time, which bounds memory.
+_CHUNK = 2000
 #: Streams of random numbers of a person.
 _PLANNING, _REPORTING = 0, 1
 
 
+@dataclass(frozen=True)
+class SequentialSettings(Hyperparameters):
+    """Hyper-parameters that ROSE and FastAR share: actions, reward and PPO."""
+
+    #: Size u of a unit of action.
+    action_unit: float = number(0.025, gt=0, le=1)
+    #: Discount of one unit of action.
+    gamma: float = number(0.99, gt=0, lt=1)
+    #: The large constant reward.
+    constant_reward: float = number(100.0, gt=0)
+    #: Sizes of moves, in units.
+    multiples: tuple[int, ...] = integers((1, 2, 4, 8), le=10**6)
+    #: From a continuous feature to "increase" or "decrease", the only way it may move.
+    monotone: Mapping[str, str] = mapping()
+    #: Maximum number of actions per episode and per walk.
+    max_actions: int = integer(50)
+    #: Hyper-parameters of PPO; see :class:`rose_carla.ppo.PPOSettings`.
+    ppo: Mapping[str, Any] = mapping()
+    #: Seed of training and planning.
+    seed: int = seed()
+    #: Whether the constructor trains the policy; otherwise call ``fit()``.
+    fit: bool = flag(True)
+    #: Whether to show progress bars; None: only on a terminal.
+    progress: bool | None = optional_flag()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 1 not in self.multiples:
+            raise PlanError(f"multiples must contain 1, got {short_repr(self.multiples)}.")
+        self.ppo_settings()
+
+    def ppo_settings(self, **defaults: Any) -> PPOSettings:
+        """Return the hyper-parameters of PPO: ``defaults``, overridden by ``ppo``."""
+        defaults = {"reward_scale": 1 / self.constant_reward, **defaults}
+        return PPOSettings.from_mapping(self.ppo, defaults, "option of ppo")
+
+
 class Sequential(Method):
-    """Base of methods with one MDP, one PPO and one planner; they differ in noise, terminal test and reward.
+    """Base class of methods with one MDP, one PPO and one planner; they differ in noise, terminal test and reward.
 
     Parameters
     ----------
     mlmodel
-        Any CARLA model; only its predictions are used.
+        A CARLA model; only its predictions are used.
     hyperparams
-        Options of the settings class; an unknown one is an error.
+        Options of the settings class; an unknown name is an error.
 
     Attributes
     ----------
     settings : SequentialSettings
-        All options.
+        Hyper-parameters.
     task : Task
-        What a plan has to achieve: the action space, the classifier, the noise, tau.
+        Goal of a plan: action space, classifier, noise and tau.
     planner : Planner
-        Turns the policy into plans, once trained.
+        Search for plans with the trained policy.
     policy_ : ActorCritic
-        The policy.
+        Trained policy.
     log_ : list of Update
-        How training went; see :func:`rose_carla.plots.learning_curve`.
+        Training log; see :func:`rose_carla.plots.learning_curve`.
     plans : dict
         From row labels of the last :meth:`get_counterfactuals` to actions (k, d), for metrics that need them.
     """
@@ -77,59 +113,62 @@ class Sequential(Method):
 
     @abstractmethod
     def _task(self) -> Task:
-        """What plans have to achieve, and the noise that they have to stand."""
+        """Return the goal of plans, with the noise they must be robust to."""
 
     @abstractmethod
     def _planner(self, policy: ActorCritic, slope: float) -> Planner:
-        """What turns a policy into plans."""
+        """Return the planner of a policy."""
 
     def _cost(self) -> StateCost | None:
-        """What being in a state costs, if anything."""
+        """Return the cost of states, if any."""
         return None
 
     def _deadline(self) -> Deadline | None:
-        """When the walks of people who are planned for together end, if ever."""
+        """Return the deadline of the walks of one chunk of people, if any."""
         return None
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
-        """What is learnt one after the other: the noise, and options of the learner."""
+        """Return the stages of training: noise model and defaults of PPO's hyper-parameters."""
         return [(self.task.robustness, {})]
 
     def fit(self: Self) -> Self:
-        """Train the policy on the training rows that the classifier turns down."""
+        """Train the policy on the training rows with an unfavourable outcome."""
         s = self.settings
         rows = self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
         starts = rows[self.task.probability(rows) <= self.task.border]
         if len(starts) == 0:
-            raise PlanError("The classifier turns down no training row, so there is nothing to learn from.")
+            raise PlanError("The classifier accepts all training rows, so training has no start states.")
         rng = np.random.default_rng([s.seed, len(starts)])
-        chosen = starts[rng.choice(len(starts), min(len(starts), _JUDGED_ROWS), replace=False)]
+        held_out = starts[rng.choice(len(starts), min(len(starts), _HELD_OUT), replace=False)]
         policy: ActorCritic | None = None
         log: list[Update] = []
-        for robustness, options in self._curriculum():
-            mdp = self.mdp(starts, robustness)
+        for robustness, defaults in self._curriculum():
             task = replace(self.task, robustness=robustness)
 
-            def judged(candidate: ActorCritic, task: Task = task) -> tuple[float, float]:
-                walks = walk(task, candidate, chosen, s.max_actions, _generators(chosen, s.seed, _PLANNING))
-                size = walks.drafts.sizes().sum(axis=1)[walks.reached]
-                return float(walks.reached.mean()), float(size.mean()) if len(size) else float("inf")
+            def evaluate(candidate: ActorCritic, task: Task = task) -> tuple[float, float]:
+                walks = walk(task, candidate, held_out, s.max_actions, _generators(held_out, s.seed, _PLANNING))
+                sizes = walks.drafts.sizes().sum(axis=1)[walks.reached]
+                return float(walks.reached.mean()), float(sizes.mean()) if len(sizes) else float("inf")
 
             policy, updates = train(
-                mdp, s.learner(**options), s.seed, policy=policy, evaluate=judged, progress=s.progress
+                self.mdp(starts, robustness),
+                s.ppo_settings(**defaults),
+                s.seed,
+                policy=policy,
+                evaluate=evaluate,
+                progress=s.progress,
             )
-            log += _after(updates, log[-1] if log else None)
+            steps, seconds = (log[-1].steps, log[-1].seconds) if log else (0, 0.0)
+            log += [replace(each, steps=each.steps + steps, seconds=each.seconds + seconds) for each in updates]
         assert policy is not None
-        some = chosen[:_CALIBRATION_ROWS]
-        slope = calibrate(
-            self.task, policy, some, s.max_actions, _CALIBRATION_SAMPLES, _generators(some, s.seed, _PLANNING)
-        )
-        self.log_ = log
-        self._know(policy, slope)
+        rows = held_out[:_CALIBRATION_ROWS]
+        generators = _generators(rows, s.seed, _PLANNING)
+        slope = calibrate(self.task, policy, rows, s.max_actions, _CALIBRATION_SAMPLES, generators)
+        self._set_policy(policy, slope, log)
         return self
 
     def mdp(self, starts: np.ndarray, robustness: Robustness | None = None) -> RecourseMDP:
-        """The Markov decision process of Algorithm 3 for this method, with episodes that start in ``starts``."""
+        """Return the Markov decision process of Algorithm 3 for this method, with episodes from ``starts``."""
         s = self.settings
         return RecourseMDP(
             self.space,
@@ -144,42 +183,47 @@ class Sequential(Method):
             cost=self._cost(),
         )
 
-    def _know(self, policy: ActorCritic, slope: float) -> None:
-        self.policy_, self.slope_ = policy, slope
+    def _set_policy(self, policy: ActorCritic, slope: float, log: list[Update]) -> None:
+        self.policy_, self.slope_, self.log_ = policy, slope, log
         self.planner = self._planner(policy, slope)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
-        """Where the plans lead, one row for each factual under its label; NaN where no plan was found.
+        """Return the ends of plans, one row for each factual under its label; NaN where no plan was found.
 
-        Rows that are accepted already come back as they are, with an empty plan. The actions are in :attr:`plans`.
+        Accepted rows are returned unchanged, with an empty plan. The actions are in :attr:`plans`.
         """
         ends = super().get_counterfactuals(factuals)
-        nothing = np.empty((0, ends.shape[1]))
+        empty = np.empty((0, ends.shape[1]))
         found = ends.index[ends.notna().all(axis=1)]
-        self.plans = {label: self.plans.get(label, nothing) for label in found}
+        self.plans = {label: self.plans.get(label, empty) for label in found}
         return ends
 
     def find_counterfactuals(self, rows: np.ndarray, labels: Sequence[Hashable]) -> np.ndarray:
-        planned = self._planned(rows)
-        self.plans = {label: plan for label, plan, ok in zip(labels, planned.plans, planned.found, strict=True) if ok}
-        return np.where(planned.found[:, None], planned.ends, np.nan)
+        """Search for plans of rejected ``rows`` and store them in :attr:`plans`; return their ends."""
+        self.plans, ends = {}, np.full(rows.shape, np.nan)
+        for part, result in self._search(rows):
+            ends[part][result.found] = result.ends[result.found]
+            plans = zip(labels[part], result.plans, result.found, strict=True)
+            self.plans.update({label: plan for label, plan, found in plans if found})
+        return ends
 
     def plan(self, factuals: pd.DataFrame) -> list[Plan]:
-        """A plan for each factual, in order: actions in encoded and original units, with their chances of success.
+        """Return a plan for each factual, in order: actions in original units, with their success probabilities.
 
-        Success after a step is estimated with fresh noise, as much of it as in the check of a plan.
+        Success after a step is estimated with fresh noise, with as many samples as in the check of a plan.
         """
         rows, labels = encoded_rows(self._mlmodel, factuals), list(factuals.index)
-        parts = [slice(start, start + _TOGETHER) for start in range(0, len(rows), _TOGETHER)]
-        return [plan for part in parts for plan in self._told(rows[part], labels[part], self._planned(rows[part]))]
+        return [
+            plan for part, result in self._search(rows) for plan in self._make_plans(rows[part], labels[part], result)
+        ]
 
     def next_action(self, state: pd.Series | pd.DataFrame) -> PlanStep | None:
-        """What somebody should do next who is in ``state``, whatever the plan so far; None if accepted already.
+        """Return the first step of a new plan from ``state``, one encoded row; None if it is accepted.
 
         Raises
         ------
         PlanError
-            If no plan is found from there; the message says why.
+            If no plan is found; the message gives the reason.
         """
         frame = state.to_frame().T if isinstance(state, pd.Series) else state
         if isinstance(frame, pd.DataFrame) and len(frame) > 1:
@@ -189,76 +233,66 @@ class Sequential(Method):
             raise PlanError(plan.reason)
         return plan.steps[0] if plan.steps else None
 
-    def _planned(self, rows: np.ndarray) -> Planned:
-        """Plans for everybody, accepted or not, a few thousand at a time."""
+    def _search(self, rows: np.ndarray) -> Iterator[tuple[slice, SearchResult]]:
+        """Search for plans in chunks of people, accepted ones included; yield each chunk and its result."""
         if not hasattr(self, "policy_"):
             raise PlanError("The policy is not trained yet: call fit() first.")
-        n, width = rows.shape
-        plans, ends = [np.empty((0, width))] * n, rows.copy()
-        found, rates = np.ones(n, dtype=bool), np.zeros(n)
-        turned_down = np.flatnonzero(self.task.probability(rows) <= self.border)
-        for start in range(0, len(turned_down), _TOGETHER):
-            part = turned_down[start : start + _TOGETHER]
-            generators = _generators(rows[part], self.settings.seed, _PLANNING)
-            some = self.planner.plan(rows[part], generators, self._deadline())
-            ends[part], found[part], rates[part] = some.ends, some.found, some.rates
-            for row, plan in zip(part, some.plans, strict=True):
-                plans[row] = plan
-        return Planned(plans, ends, found, rates)
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            chunk = rows[part]
+            plans, ends = [np.empty((0, chunk.shape[1]))] * len(chunk), chunk.copy()
+            found, rates = np.ones(len(chunk), dtype=bool), np.zeros(len(chunk))
+            rejected = np.flatnonzero(self.task.probability(chunk) <= self.border)
+            if len(rejected):
+                generators = _generators(chunk[rejected], self.settings.seed, _PLANNING)
+                result = self.planner.plan(chunk[rejected], generators, self._deadline())
+                ends[rejected], found[rejected], rates[rejected] = result.ends, result.found, result.rates
+                for row, plan in zip(rejected, result.plans, strict=True):
+                    plans[row] = plan
+            yield part, SearchResult(plans, ends, found, rates)
 
-    def _told(self, rows: np.ndarray, labels: list[Hashable], planned: Planned) -> list[Plan]:
+    def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
+        # success after each step, or at the factual without steps
         prefixes = [
-            (row, plan[:k])
-            for row, plan in enumerate(planned.plans)
-            for k in range(0 if not len(plan) else 1, len(plan) + 1)
+            (row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(min(len(plan), 1), len(plan) + 1)
         ]
         owners = np.array([row for row, _ in prefixes])
-        rates = self.task.robustness.judge(
+        rates = self.task.robustness.evaluate(
             rows[owners],
             [plan for _, plan in prefixes],
             self.planner.settling.n_check,
             [generators[row] for row in owners],
             0.95,
         )
-        states = np.concatenate(
-            [np.vstack([row, row + plan.cumsum(axis=0)]) for row, plan in zip(rows, planned.plans, strict=True)]
-        )
-        raw = original_values(self._mlmodel, states)
-        told, first, at = [], 0, 0
-        for row, label, actions, found, rate in zip(
-            rows, labels, planned.plans, planned.found, planned.rates, strict=True
-        ):
-            successes = [_success(rates, i) for i in range(first, first + max(len(actions), 1))]
-            steps = steps_of(self.space, row, actions, raw.iloc[at : at + len(actions) + 1], successes[: len(actions)])
-            told.append(Plan(label, row, steps, bool(found), self._reason(steps, found, rate), successes[-1]))
-            first, at = first + len(successes), at + len(actions) + 1
-        return told
+        reasons = [
+            "" if found and len(plan) else self._reason(found, rate)
+            for plan, found, rate in zip(result.plans, result.found, result.rates, strict=True)
+        ]
+        return make_plans(self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates)
 
-    def _reason(self, steps: tuple[PlanStep, ...], found: bool, rate: float) -> str:
-        if found:
-            return "" if steps else "accepted already, nothing needs to change"
-        return f"no plan found: {self._no_plan(rate)}"
+    def _reason(self, found: bool, rate: float) -> str:
+        return "accepted already, nothing needs to change" if found else f"no plan found: {self._failure(rate)}"
 
-    def _no_plan(self, rate: float) -> str:
-        """Why there is no plan, given the lowest invalidation rate seen."""
+    def _failure(self, rate: float) -> str:
+        """Return the reason for the lack of a plan, given the lowest invalidation rate observed."""
         if rate >= 1:
-            return "no state in reach is classified favourably"
+            return "no reachable state is classified favourably"
         return (
-            f"the most robust one seen fails in {rate:.0%} of noisy tries, and below {self.task.limit:.0%} is asked "
-            f"for (tau = {self.task.tau:g})"
+            f"the most robust one fails in {rate:.0%} of noisy implementations, but below {self.task.limit:.0%} is "
+            f"required (tau = {self.task.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy and its settings to a file without anything executable in it."""
+        """Write the policy and its settings to a file that holds data only, no code."""
         if not hasattr(self, "policy_"):
-            raise PlanError("There is nothing to save: call fit() first.")
+            raise PlanError("The policy is not trained yet: call fit() first.")
         about = {"method": self.name, "settings": self.settings.as_dict(), "slope": self.slope_}
         policy_file.write(path, about, self.policy_, self.log_, self._mlmodel)
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], mlmodel: MLModel) -> Self:
-        """Read what :meth:`save` wrote, for the same model.
+        """Read a file written by :meth:`save`, for the same model.
 
         Raises
         ------
@@ -270,26 +304,13 @@ class Sequential(Method):
         method.settings = replace(method.settings, fit=about["settings"].get("fit"))
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:
             raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
-        method.log_ = log
-        hidden = method.settings.learner().hidden
-        method._know(
-            policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden), about["slope"]
-        )
+        hidden = method.settings.ppo_settings().hidden
+        policy = policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden)
+        method._set_policy(policy, about["slope"], log)
         return method
 
 
 def _generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:
-    """A generator for each row that depends on the seed and the row's values alone, whoever else is in the batch."""
+    """Return a generator for each row, seeded by the seed and the row's values, independent of the batch."""
     digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
     return [np.random.default_rng([seed, stream, int.from_bytes(digest, "big")]) for digest in digests]
-
-
-def _success(rates: InvalidationRate, i: int) -> Success:
-    return Success(float(1 - rates.rate[i]), float(1 - rates.upper[i]), float(1 - rates.lower[i]))
-
-
-def _after(updates: list[Update], last: Update | None) -> list[Update]:
-    """Updates that went on where others ended."""
-    if last is None:
-        return updates
-    return [replace(each, steps=each.steps + last.steps, seconds=each.seconds + last.seconds) for each in updates]

@@ -152,7 +152,7 @@ def test_everybody_in_the_ball_is_helped(compas_linear, epsilon):
         assert worst @ weights + bias > 0
         assert accepts(worst[None]).all()
     claim = method.claim()
-    rates = claim.judge(starts, list((ends - starts)[:, None]), 1000, rng, 0.95)
+    rates = claim.evaluate(starts, list((ends - starts)[:, None]), 1000, rng, 0.95)
     assert claim.limit == 0
     assert (rates.rate == 0).all()
 

@@ -226,7 +226,7 @@ def test_the_preset_of_the_paper_has_its_values(kind, values, compas_ann):
     changed = kind(compas_ann, {"preset": "paper", "seed": 7, **unfitted}).settings
     assert changed.seed == 7
     if kind is FastAR:
-        learner = settings.learner()
+        learner = settings.ppo_settings()
         known = (learner.gae_lambda, learner.clip_range, learner.n_epochs, learner.ent_coef, learner.vf_coef)
         assert known == (0.95, 0.2, 4, 0.01, 0.5)
         assert learner.max_grad_norm == 0.5

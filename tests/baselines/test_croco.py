@@ -125,7 +125,7 @@ def test_on_fresh_noise_the_claim_holds(compas_linear, people, found):
     starts, claim = array(compas_linear, people)[ok], Croco(compas_linear).claim()
     plans = list((found[ok] - starts)[:, None])
     assert claim.limit == pytest.approx(0.31)
-    assert (claim.judge(starts, plans, 3000, np.random.default_rng(5), 0.9999).upper < claim.limit).all()
+    assert (claim.evaluate(starts, plans, 3000, np.random.default_rng(5), 0.9999).upper < claim.limit).all()
     fresh = 0.1 * torch.randn(20_000, 7, generator=torch.Generator().manual_seed(77))
     with torch.no_grad():
         thetas = croco.theta(models.logit(compas_linear), torch.tensor(found[ok], dtype=torch.float32), fresh)

@@ -110,7 +110,7 @@ def test_counterfactuals_of_a_linear_classifier_keep_their_distance(compas_linea
     assert same.mean() > 0.9
     assert (ends @ weights + bias)[same].max() < needed + s.learning_rate * np.abs(weights).sum() + 0.02
     claim = method.claim()
-    rates = claim.judge(starts, list((ends - starts)[:, None]), 2000, np.random.default_rng(9), 0.9999)
+    rates = claim.evaluate(starts, list((ends - starts)[:, None]), 2000, np.random.default_rng(9), 0.9999)
     assert claim.limit == limit
     assert (rates.lower <= limit).all()
 

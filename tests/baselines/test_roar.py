@@ -109,7 +109,7 @@ def test_linear_classifiers_stay_favourable_under_every_shift(compas_linear, peo
     logits = ends @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
     assert (logits > -1e-5).all()
     claim = method.claim()
-    rates = claim.judge(starts, list((ends - starts)[:, None]), 500, np.random.default_rng(0), 0.95)
+    rates = claim.evaluate(starts, list((ends - starts)[:, None]), 500, np.random.default_rng(0), 0.95)
     assert claim.limit == 0
     assert (rates.rate == 0).all()
 

@@ -198,8 +198,8 @@ def test_as_dict_round_trip_through_json():
         ({"bandwidth": ["scott"]}, "'scott', 'silverman' or a number above 0"),
         ({"bandwidth": "scot"}, "'scott', 'silverman' or a number above 0"),
         ({"ppo": {"n_envs": 2**40}}, "n_envs must be at most 1e\\+05"),
-        ({"multiples": [[1], 1]}, "multiples must be integers"),
-        ({"multiples": [1, 10**40]}, "multiples must be integers"),
+        ({"multiples": [[1], 1]}, "multiples must be a tuple of integers from 1 to 1000000"),
+        ({"multiples": [1, 10**40]}, "multiples must be a tuple of integers from 1 to 1000000"),
         ({"monotone": {"age": ["increase"]}}, "Unknown direction"),
     ],
 )

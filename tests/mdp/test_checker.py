@@ -1,4 +1,4 @@
-"""The checker of MDPs accepts ours and finds whatever is broken on purpose."""
+"""The environment checker accepts our MDPs and detects each defect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def favourable(rows):
 
 
 def recourse(kind=RecourseMDP, actions=ActionSpace, robustness=None, **options):
-    """A small MDP of ours; its last column belongs to no feature."""
+    """Small MDP whose last column is not in the action space."""
     rng = np.random.default_rng(0)
     starts = np.hstack([rng.random((30, 1)) / 2, np.eye(3)[rng.integers(0, 3, 30)], rng.random((30, 2)) / 2])
     made = actions(FEATURES, width=6, action_unit=0.1, multiples=(1, 2))
@@ -37,36 +37,36 @@ def recourse(kind=RecourseMDP, actions=ActionSpace, robustness=None, **options):
         GridWorld(walls=[(1, 1)], max_steps=3),
     ],
 )
-def test_what_keeps_its_promises_is_accepted(mdp):
+def test_valid_mdp_passes(mdp):
     check_mdp(mdp)
     check_mdp(mdp, n_envs=1, n_steps=200, seed=1)
 
 
-def test_global_random_state_is_untouched():
+def test_global_random_state_is_unchanged():
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
     check_mdp(recourse())
     assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
 
 
 class Broken(GridWorld):
-    """A world whose answers are spoiled on their way out."""
+    """Grid world with modified return values."""
 
     def __init__(self, reset=None, mask=None, step=None, **attributes):
         super().__init__()
-        self.spoil = {"reset": reset, "mask": mask, "step": step}
+        self.defects = {"reset": reset, "mask": mask, "step": step}
         vars(self).update(attributes)
 
-    def _spoiled(self, name, answer):
-        return answer if self.spoil[name] is None else self.spoil[name](answer)
+    def _spoil(self, name, value):
+        return value if self.defects[name] is None else self.defects[name](value)
 
     def reset(self, n_envs, rng):
-        return self._spoiled("reset", super().reset(n_envs, rng))
+        return self._spoil("reset", super().reset(n_envs, rng))
 
     def mask(self):
-        return self._spoiled("mask", super().mask())
+        return self._spoil("mask", super().mask())
 
     def step(self, actions):
-        return self._spoiled("step", super().step(actions))
+        return self._spoil("step", super().step(actions))
 
 
 def field(name, change):
@@ -97,7 +97,7 @@ class GlobalRandomness(GridWorld):
 
 
 class NoFreshStart(GridWorld):
-    """Goes on counting over resets."""
+    """Counter that survives resets."""
 
     steps = 0
 
@@ -108,7 +108,7 @@ class NoFreshStart(GridWorld):
 
 
 class OneBuffer(GridWorld):
-    """Hands out the array that it writes every step's observations to."""
+    """Returns its internal array of observations."""
 
     def reset(self, n_envs, rng):
         self.buffer = super().reset(n_envs, rng)
@@ -132,39 +132,39 @@ BROKEN = {
     "no actions": (lambda: Broken(n_actions=0), "attribute n_actions .* got 0"),
     "no mask method": (missing_method, r"method mask\(\) is missing"),
     "reset to a list": (lambda: Broken(reset=lambda a: a.tolist()), r"reset\(\) is of type list"),
-    "reset with a wrong shape": (lambda: Broken(reset=lambda a: a[:, :1]), r"reset\(\) has the shape \(8, 1\)"),
-    "reset to whole numbers": (lambda: Broken(reset=lambda a: a.astype(int)), r"reset\(\) holds int64"),
-    "reset to NaN": (lambda: Broken(reset=first_row(np.nan)), r"reset\(\) holds nan"),
-    "mask with a wrong shape": (lambda: Broken(mask=lambda a: a[:, :-1]), r"mask\(\) has the shape \(8, 7\)"),
-    "mask of numbers": (lambda: Broken(mask=lambda a: a.astype(float)), r"mask\(\) holds float64"),
-    "nothing to do": (lambda: Broken(mask=first_row(False)), "environment 0 no action is possible"),
+    "reset with a wrong shape": (lambda: Broken(reset=lambda a: a[:, :1]), r"reset\(\) has shape \(8, 1\)"),
+    "reset to integers": (lambda: Broken(reset=lambda a: a.astype(int)), r"reset\(\) has dtype int64"),
+    "reset to NaN": (lambda: Broken(reset=first_row(np.nan)), r"reset\(\) contains nan"),
+    "mask with a wrong shape": (lambda: Broken(mask=lambda a: a[:, :-1]), r"mask\(\) has shape \(8, 7\)"),
+    "mask of numbers": (lambda: Broken(mask=lambda a: a.astype(float)), r"mask\(\) has dtype float64"),
+    "no possible action": (lambda: Broken(mask=first_row(False)), "No action is possible in environment 0"),
     "a step that is a tuple": (lambda: Broken(step=lambda s: (s.observations, s.rewards)), "returned tuple"),
     "rewards as a column": (lambda: field("rewards", lambda a: a[:, None]), r"rewards .* shape \(8, 1\)"),
-    "infinite rewards": (lambda: field("rewards", first_row(np.inf)), "rewards .* holds inf"),
-    "ends as numbers": (lambda: field("terminated", lambda a: a.astype(float)), "terminated .* convert them to bool"),
+    "infinite rewards": (lambda: field("rewards", first_row(np.inf)), "rewards .* contains inf"),
+    "ends as numbers": (lambda: field("terminated", lambda a: a.astype(float)), "terminated .* convert it to bool"),
     "finals of another width": (lambda: field("finals", lambda a: a[:, :1]), r"finals .* shape \(8, 1\)"),
     "negative sizes": (lambda: field("sizes", lambda a: -a), "sizes .* as low as -2"),
-    "a discount of 0": (lambda: field("discounts", first_row(0.0)), r"discounts .* hold 0, not in \(0, 1\]"),
-    "a discount above 1": (lambda: field("discounts", first_row(1.5)), r"discounts .* hold 1.5"),
-    "reached but not ended": (lambda: field("terminated", np.zeros_like), "reached the goal but is not terminated"),
-    "ended twice": (lambda: field("truncated", np.ones_like), "both terminated and truncated"),
+    "a discount of 0": (lambda: field("discounts", first_row(0.0)), r"discounts .* contain 0, not in \(0, 1\]"),
+    "a discount above 1": (lambda: field("discounts", first_row(1.5)), r"discounts .* contain 1.5"),
+    "reached but not ended": (lambda: field("terminated", np.zeros_like), "reached is set without terminated"),
+    "ended twice": (lambda: field("truncated", np.ones_like), "terminated and truncated are both set"),
     "another state without an end": (lambda: field("finals", lambda a: a / 2), "observations differ from finals"),
     "global randomness": (GlobalRandomness, "rewards of step 0 differ in a second run"),
-    "no fresh start": (NoFreshStart, "rewards of step 0 differ in a second run"),
-    "one buffer for all": (OneBuffer, "A later step changed the observations of reset"),
-    "actions overwritten": (WritesToActions, "changes the actions it is given"),
+    "state kept over reset": (NoFreshStart, "rewards of step 0 differ in a second run"),
+    "one buffer for all": (OneBuffer, "A later step modified the observations of reset"),
+    "actions overwritten": (WritesToActions, "modifies the actions"),
 }
 
 
 class Unclipped(ActionSpace):
-    """Masks nothing but categories, so that moves leave [0, 1]."""
+    """Masks only categories, so that moves leave [0, 1]."""
 
     def mask(self, states):
         return super().mask(states) | (self.moves != 0)
 
 
 class HalfCategories(ActionSpace):
-    """Sets the first column of a category's encoding only."""
+    """Sets only the first column of an encoding."""
 
     def apply(self, states, numbers):
         ends = super().apply(states, numbers)
@@ -173,7 +173,7 @@ class HalfCategories(ActionSpace):
 
 
 class MovesFixed(ActionSpace):
-    """Has a side effect on a column that belongs to no feature."""
+    """Changes a column that is not in the action space."""
 
     def apply(self, states, numbers):
         ends = super().apply(states, numbers)
@@ -182,7 +182,7 @@ class MovesFixed(ActionSpace):
 
 
 class Endless(RecourseMDP):
-    """Forgets how many actions were taken."""
+    """Resets the count of actions."""
 
     def step(self, actions):
         self._taken[:] = 0
@@ -199,21 +199,24 @@ class FixedAtTheEnd(MovesFixed):
 
 BROKEN |= {
     "moves out of range": (lambda: recourse(actions=Unclipped), r"outside \[0, 1\]: mask it there"),
-    "half a category": (lambda: recourse(actions=HalfCategories), "categorical feature 'job' .* none of its encodings"),
-    "a fixed column moved": (lambda: recourse(actions=MovesFixed), "changes column 5, which belongs to no feature"),
+    "half a category": (lambda: recourse(actions=HalfCategories), "categorical feature 'job' .* not a valid encoding"),
+    "a fixed column moved": (
+        lambda: recourse(actions=MovesFixed),
+        "changes column 5, which is not in the action space",
+    ),
     "a fixed column moved at an end": (lambda: recourse(actions=FixedAtTheEnd), "changes column 5"),
-    "no end in time": (lambda: recourse(Endless, max_actions=4), "goes on after max_actions=4"),
+    "no end in time": (lambda: recourse(Endless, max_actions=4), "continues after max_actions=4"),
 }
 
 
 @pytest.mark.parametrize("defect", BROKEN)
-def test_a_broken_promise_is_found_and_explained(defect):
+def test_defect_raises_an_error(defect):
     make, message = BROKEN[defect]
     with pytest.raises(PlanError, match=message):
         check_mdp(make())
 
 
 @pytest.mark.parametrize("options", [{"n_steps": 0}, {"n_envs": 1.5}])
-def test_the_size_of_the_walk_is_checked(options):
-    with pytest.raises(PlanError, match=f"{next(iter(options))} has to be a whole number"):
+def test_invalid_size_raises_an_error(options):
+    with pytest.raises(PlanError, match=f"{next(iter(options))} must be an integer"):
         check_mdp(GridWorld(), **options)

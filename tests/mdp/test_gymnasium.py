@@ -1,4 +1,4 @@
-"""The Gymnasium adapter, judged by Gymnasium's own checker and against the MDP itself."""
+"""The Gymnasium adapter against Gymnasium's checker and the MDP itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def noisy():
 
 
 @pytest.mark.parametrize("make", [recourse, lambda: recourse(noisy()), GridWorld])
-def test_gymnasiums_own_checker_has_no_complaint(make):
+def test_gymnasium_checker_passes(make):
     env = gymnasium_env(make())
     assert isinstance(env, Env)
     with warnings.catch_warnings():
@@ -39,7 +39,7 @@ def test_gymnasiums_own_checker_has_no_complaint(make):
         check_env(env, skip_render_check=True)
 
 
-def test_an_episode_is_that_of_the_mdp():
+def test_episode_equals_that_of_the_mdp():
     """The same generator and actions in the adapter and in the MDP itself, to the end and past it."""
     env, mdp, rng = gymnasium_env(recourse(noisy(), max_actions=12)), recourse(noisy(), max_actions=12), None
     chooser, ends = np.random.default_rng(0), {"terminated": 0, "truncated": 0}
@@ -78,7 +78,7 @@ def test_same_seed_same_episode():
     assert episodes[0] == episodes[1] != episodes[2]
 
 
-def test_an_impossible_action_changes_nothing():
+def test_impossible_action_changes_nothing():
     env = gymnasium_env(recourse())
     start, _ = env.reset(seed=0)
     impossible = int(np.flatnonzero(~env.action_masks())[0])
@@ -92,14 +92,14 @@ def test_an_impossible_action_changes_nothing():
     assert env.step(1)[4]["possible"]
 
 
-def test_a_time_limit_ends_an_episode_of_impossible_actions():
+def test_time_limit_ends_episode_of_impossible_actions():
     env = TimeLimit(gymnasium_env(recourse()), 5)
     env.reset(seed=0)
     impossible = int(np.flatnonzero(~env.unwrapped.action_masks())[0])
     assert [env.step(impossible)[3] for _ in range(5)] == [False] * 4 + [True]
 
 
-def test_observations_handed_out_belong_to_the_caller():
+def test_observations_are_copies():
     env = gymnasium_env(recourse())
     start, _ = env.reset(seed=0)
     expected = start.copy()
@@ -108,20 +108,20 @@ def test_observations_handed_out_belong_to_the_caller():
     np.testing.assert_array_equal(env.step(impossible)[0], expected)
 
 
-def test_steps_out_of_turn_and_unknown_actions_are_explained():
+def test_step_without_reset_and_unknown_action_raise_an_error():
     env = gymnasium_env(recourse(max_actions=1))
-    with pytest.raises(PlanError, match=r"call reset\(\)"):
+    with pytest.raises(PlanError, match=r"Call reset\(\)"):
         env.step(0)
     env.reset(seed=0)
     for action in (-1, 4):
         with pytest.raises(PlanError, match=f"from 0 to 3, got {action}"):
             env.step(action)
     assert env.step(1)[3]
-    with pytest.raises(PlanError, match=r"call reset\(\)"):
+    with pytest.raises(PlanError, match=r"Call reset\(\)"):
         env.step(1)
 
 
-def test_without_gymnasium_the_extra_is_named(monkeypatch):
+def test_missing_gymnasium_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     gymnasium_adapter._env_class.cache_clear()
     with pytest.raises(MissingPackageError, match=r"rose-carla\[gymnasium\]"):

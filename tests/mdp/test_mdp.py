@@ -13,18 +13,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rose_carla.datasets import encoded_columns
 from rose_carla.errors import PlanError
-from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP, onto_edge
+from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP, snap_to_bounds
 from rose_carla.noise import GaussianNoise
 
 BINARY, THREE = np.array([[0.0], [1.0]]), np.eye(3)
-#: Columns: income, age (grows only), home (one column), job (three columns), country (fixed).
+#: Columns: income, age (increases only), home (one column), job (three columns), country (immutable).
 FEATURES = [
     Feature("income", (0,)),
     Feature("age", (1,), direction=1),
     Feature("home", (2,), BINARY),
     Feature("job", (3, 4, 5), THREE),
 ]
-#: The same actions as a reader would list them, in tenths.
+#: The same actions listed by hand, in tenths.
 ACTIONS = [
     *[("move", 0, tenths) for tenths in (-3, -1, 1, 3)],
     *[("move", 1, tenths) for tenths in (1, 3)],
@@ -48,13 +48,13 @@ def probability(states):
     return 1 / (1 + np.exp(-8 * (states @ WEIGHTS - 2.2)))
 
 
-def like_a_model(data):
-    """What an action space asks of a classifier."""
+def fake_model(data):
+    """Stand-in for a classifier with the attributes that an action space needs."""
     return SimpleNamespace(data=data, feature_input_order=[c for c in data.df.columns if c != data.target])
 
 
 class Fake(Precise):
-    """Invalidation rates that depend on the state and on nothing else."""
+    """Invalidation rates that depend on the state only."""
 
     def rates(self, states, crowd, rng):
         return np.array([self.rate(state) for state in states])
@@ -65,7 +65,7 @@ class Fake(Precise):
 
 
 def possible_by_loop(tenths):
-    """In whole tenths there is no rounding."""
+    """Integer tenths have no rounding errors."""
     found = []
     for kind, where, change in ACTIONS:
         if kind == "move":
@@ -88,7 +88,7 @@ def moved_by_loop(tenths, number):
 
 NOISES = {
     "fake": (Fake(), Fake.rate),
-    # noise of variance 0 moves nobody: all of the crowd is where the plan leads
+    # with variance 0 the whole crowd is where the plan leads
     "accumulated": (
         Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.0, 0.1, crowd_size=3),
         lambda state: 0.0,
@@ -97,14 +97,14 @@ NOISES = {
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_the_mdp_against_a_plain_loop(noise):
+def test_mdp_against_plain_loop(noise):
     robustness, rate_of = NOISES[noise]
     mdp = RecourseMDP(space(), probability, starts(), robustness, tau=0.8, gamma=0.97, reward=50.0, max_actions=6)
     rng, n = np.random.default_rng(1), 25
     observations = mdp.reset(n, np.random.default_rng(2))
     tenths = [[round(10 * value) for value in state[:6]] for state in mdp.states]
     country, taken = mdp.states[:, 6], [0] * n
-    seen = {"reached": 0, "refused": 0, "truncated": 0, "goes on": 0}
+    seen = {"reached": 0, "not robust": 0, "truncated": 0, "continues": 0}
     for _ in range(60):
         np.testing.assert_allclose(observations, mdp.states, atol=1e-12)
         mask = mdp.mask()
@@ -127,15 +127,15 @@ def test_the_mdp_against_a_plain_loop(noise):
             if reached or truncated:
                 assert (np.abs(mdp.starts - mdp.states[e]).max(axis=1) == 0).any()
                 tenths[e], country[e], taken[e] = [round(10 * x) for x in mdp.states[e, :6]], mdp.states[e, 6], 0
-            outcome = "reached" if reached else "truncated" if truncated else "goes on"
+            outcome = "reached" if reached else "truncated" if truncated else "continues"
             seen[outcome] += 1
-            seen["refused"] += chance > 0.5 and not reached
+            seen["not robust"] += chance > 0.5 and not reached
         observations = step.observations
-    assert all(seen[outcome] > 20 for outcome in ("reached", "truncated", "goes on")), seen
-    assert (seen["refused"] > 20) == (noise == "fake"), seen
+    assert all(seen[outcome] > 20 for outcome in ("reached", "truncated", "continues")), seen
+    assert (seen["not robust"] > 20) == (noise == "fake"), seen
 
 
-def test_one_off_noise_decides_whether_a_favourable_state_is_an_end():
+def test_one_off_noise_decides_termination_in_a_favourable_state():
     """One feature at 0.6, favourable above 0.5, Gaussian noise of sd 0.1: IR is Phi(-1) = 0.159."""
     noise = OneOff(lambda rows: rows[:, 0] > 0.5, GaussianNoise(), 0.01, 20_000)
     for tau, reached in ((0.82, True), (0.86, False)):
@@ -147,10 +147,10 @@ def test_one_off_noise_decides_whether_a_favourable_state_is_an_end():
         assert step.rewards[0] == pytest.approx(100 * (1 - 0.1587) if reached else 0.6, abs=1.0 if reached else 1e-9)
 
 
-def test_an_episode_ends_without_success_where_nothing_can_be_done():
+def test_episode_terminates_without_possible_actions():
     actions = ActionSpace([Feature("age", (0,), direction=1)], width=1, action_unit=0.5)
     mdp = RecourseMDP(actions, lambda states: 0.1 * states[:, 0], np.array([[0.5], [1.0]]), Precise())
-    assert mdp.starts.tolist() == [[0.5]]  # from 1.0 there is no action
+    assert mdp.starts.tolist() == [[0.5]]  # no action is possible from 1.0
     mdp.reset(2, np.random.default_rng(0))
     step = mdp.step(np.array([0, 0]))
     assert step.terminated.all()
@@ -168,7 +168,7 @@ def test_actions_are_numbered_feature_by_feature():
     assert actions.membership[:, 3].tolist() == [0, 0, 0, 1, 1, 1, 0]
 
 
-def test_categories_are_set_whole_and_never_to_what_they_are():
+def test_categories_are_set_to_other_valid_encodings():
     state = np.array([[0.5, 0.5, 1.0, 0.0, 1.0, 0.0, 0.3]])
     assert space().mask(state)[0, 6:].tolist() == [True, False, True, False, True]
     ends = space().apply(np.repeat(state, 3, axis=0), np.array([6, 8, 10]))
@@ -178,9 +178,9 @@ def test_categories_are_set_whole_and_never_to_what_they_are():
 
 
 @pytest.mark.parametrize("unit", [0.1, 0.025, 1 / 3, 1 / 7, 0.3])
-def test_a_feature_can_be_moved_from_edge_to_edge_in_spite_of_rounding(unit):
+def test_rounding_errors_do_not_stop_a_move_at_the_bounds(unit):
     actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=unit)
-    steps = round(1 / unit - 0.4)  # whole units that fit
+    steps = round(1 / unit - 0.4)  # units that fit
     for number, start in ((1, 0.0), (0, 1.0)):
         state, taken = np.array([[start]]), 0
         while actions.mask(state)[0, number]:
@@ -192,7 +192,7 @@ def test_a_feature_can_be_moved_from_edge_to_edge_in_spite_of_rounding(unit):
             assert state[0, 0] == pytest.approx(1 - start, abs=1e-12)
 
 
-def test_states_outside_can_only_come_nearer():
+def test_moves_from_outside_lead_towards_the_bounds():
     actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.1)
     assert actions.mask(np.array([[1.25], [-0.25], [1.05], [1.0 + 1e-12]])).tolist() == [
         [True, False],
@@ -200,9 +200,9 @@ def test_states_outside_can_only_come_nearer():
         [True, False],
         [True, False],
     ]
-    # what is far outside is moved, not cut off
+    # values far outside are moved, not clipped
     assert actions.apply(np.array([[1.25]]), np.array([0]))[0, 0] == pytest.approx(1.15)
-    assert onto_edge(np.array([1.0 + 1e-12, -1e-12, 1.25, 0.5])).tolist() == [1.0, 0.0, 1.25, 0.5]
+    assert snap_to_bounds(np.array([1.0 + 1e-12, -1e-12, 1.25, 0.5])).tolist() == [1.0, 0.0, 1.25, 0.5]
 
 
 @pytest.fixture(scope="module")
@@ -220,8 +220,8 @@ def people():
     return datasets.from_frame(frame, "loan", name="people", immutables=["home"])
 
 
-def test_the_actions_of_a_data_set(people):
-    model = like_a_model(people)
+def test_actions_of_a_data_set(people):
+    model = fake_model(people)
     actions = ActionSpace.from_model(model, 0.1, (1, 2), monotone={"age": "increase", "income": "decrease"})
     assert [feature.name for feature in actions.features] == ["age", "income", "job"]
     assert actions.moves.tolist() == [1, 2, -2, -1, 0, 0, 0]
@@ -239,42 +239,21 @@ def test_the_actions_of_a_data_set(people):
         (lambda m: ActionSpace.from_model(m, monotone={"incme": "increase"}), "'incme': did you mean 'income'"),
         (lambda m: ActionSpace.from_model(m, monotone={"job": "increase"}), "Unknown continuous feature 'job'"),
         (lambda m: ActionSpace.from_model(m, monotone={"age": "increases"}), "'increases': did you mean 'increase'"),
-        (lambda m: ActionSpace.from_model(m, action_unit=0.0), "above 0 and at most 1, got 0.0"),
-        (lambda m: ActionSpace.from_model(m, action_unit=1.5), "above 0 and at most 1, got 1.5"),
-        (lambda m: ActionSpace.from_model(m, multiples=()), "multiples must be integers"),
-        (lambda m: ActionSpace.from_model(m, multiples=(1, 0)), "multiples must be integers"),
-        (lambda m: ActionSpace.from_model(m, multiples=(1.5,)), "multiples must be integers"),
-        (lambda m: ActionSpace([], 3), "No feature may change"),
+        (lambda m: ActionSpace([], 3), "All features are immutable"),
         (
             lambda m: ActionSpace.from_model(SimpleNamespace(data=m.data, feature_input_order=["age", "shoes"])),
-            r"no feature of its data set: \['shoes'\]",
+            r"not in its data set: \['shoes'\]",
         ),
     ],
 )
-def test_actions_that_make_no_sense_are_explained(people, make, message):
+def test_invalid_actions_raise_an_error(people, make, message):
     with pytest.raises(PlanError, match=message):
-        make(like_a_model(people))
+        make(fake_model(people))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"starts": np.zeros((3, 2))}, r"shape \(n, 7\), got \(3, 2\)"),
-        ({"starts": np.zeros((0, 7))}, r"got \(0, 7\)"),
-        ({"tau": 0.0}, "tau has to be in"),
-        ({"gamma": 1.0}, "gamma in"),
-        ({"max_actions": 0}, "max_actions at least 1"),
-    ],
-)
-def test_an_mdp_that_makes_no_sense_is_explained(options, message):
-    arguments = {"starts": starts(), "robustness": Precise(), **options}
-    with pytest.raises(PlanError, match=message):
-        RecourseMDP(space(), probability, **arguments)
-
-
-def test_starts_without_any_action_are_explained():
+def test_starts_without_possible_action_raise_an_error():
     actions = ActionSpace([Feature("age", (0,), direction=1)], width=1)
-    with pytest.raises(PlanError, match="In no state to start from is any action possible"):
+    with pytest.raises(PlanError, match="No action is possible in any start state"):
         RecourseMDP(actions, lambda states: states[:, 0], np.array([[1.0]]), Precise())
 
 
@@ -290,10 +269,10 @@ def real():
     multiples=st.sampled_from([(1,), (1, 4), (2, 3, 7)]),
 )
 @hypothesis_settings(deadline=None, max_examples=40)
-def test_random_plans_keep_to_what_a_data_set_allows(real, name, seed, unit, multiples):
-    """40 times 50 rows and up to 30 actions for each, judged by the data set rather than by the action space."""
+def test_random_plans_respect_the_data_set(real, name, seed, unit, multiples):
+    """40 times 50 rows and up to 30 actions for each, checked against the data set rather than the action space."""
     data, rng = real[name], np.random.default_rng(seed)
-    model = like_a_model(data)
+    model = fake_model(data)
     names = np.array(model.feature_input_order)
     monotone = next(feature for feature in data.continuous if feature not in data.immutables)
     actions = ActionSpace.from_model(model, unit, multiples, {monotone: "increase"})
@@ -305,7 +284,7 @@ def test_random_plans_keep_to_what_a_data_set_allows(real, name, seed, unit, mul
     assert fixed.any()
     for _ in range(30):
         mask = actions.mask(states)
-        assert mask.any(axis=1).all()  # there is always another category
+        assert mask.any(axis=1).all()  # another category is always possible
         ends = actions.apply(states, np.where(mask, rng.random(mask.shape), -1).argmax(axis=1))
         assert (np.abs(ends - states).max(axis=1) > 1e-6).all()
         assert (ends[:, grows] >= states[:, grows]).all()

@@ -1,4 +1,4 @@
-"""Planning where the answer is known: without noise, on a linear classifier."""
+"""Planning with known optimum: a linear classifier, without noise or with Gaussian noise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rose_carla.mdp import ActionSpace, Feature, OneOff, Precise, RecourseMDP
 from rose_carla.noise import GaussianNoise
 from rose_carla.ppo import PPOSettings, train
 from rose_carla.rose.search import Planner, Task, walk
-from rose_carla.rose.search.drafts import Drafts
 from rose_carla.rose.search.settle import Settling, probit, usual_slope
+from rose_carla.rose.search.walk import Drafts
 from scipy.special import expit, ndtr
 
 UNIT = 0.025
@@ -38,7 +38,7 @@ def precise():
 
 
 def least_units(row, inside=1e-3):
-    """Units of the shortest way over the border: the feature with the largest weight first, as far as there is room."""
+    """Minimum units to the border: the feature with the largest weight first, up to its bound."""
     missing = -(row @ WEIGHTS + BIAS) + inside
     units = 0
     for feature in np.argsort(-np.abs(WEIGHTS)):
@@ -54,7 +54,7 @@ def least_units(row, inside=1e-3):
 def test_plan_length_equals_the_closed_form_minimum(precise):
     task, policy = precise
     rows = people(300, seed=1)
-    # who can end within a thousandth of the border may or may not
+    # without ambiguous cases within a thousandth of the border
     rows = np.array([row for row in rows if least_units(row) == least_units(row, 1e-9)])
     assert len(rows) > 280
     planner = Planner(task, policy, 1.0, 1, 1000, 0.99, 50, sparsity_weight=0.0)
@@ -82,7 +82,7 @@ def test_walk_follows_the_policy_and_the_beam_is_no_worse(precise):
     assert beam.drafts.sizes().sum() <= 1.05 * greedy.drafts.sizes().sum()
 
 
-def test_without_budget_nothing_is_reached(precise):
+def test_goal_out_of_reach_of_max_actions(precise):
     task, policy = precise
     far = np.array([[0.0, 1.0, 0.0]])
     short = walk(task, policy, far, 1, generators(1))
@@ -105,11 +105,11 @@ def test_settling_ends_just_below_the_limit():
     assert planned.found.all()
     rates = ndtr(-(planned.ends @ WEIGHTS + BIAS) / deviation)
     assert (rates < 0.25).all()
-    # a unit of the largest weight changes the rate by about 0.06: nobody goes much further than needed
+    # a unit of the largest weight changes the rate by about 0.06: plans are not much longer than needed
     assert np.quantile(rates, 0.1) > 0.12
 
 
-def test_check_gives_up_early_only_what_surely_fails():
+def test_early_stop_of_the_check():
     noise = OneOff(lambda rows: rows @ WEIGHTS + BIAS > 0, GaussianNoise(), 0.01, 64)
     task = Task(SPACE, probability, noise, 0.75)
     settling = Settling(task, None, 1.0, 400, 0.95)
@@ -132,7 +132,7 @@ def test_usual_slope_of_a_straight_line():
     assert np.isfinite(probit(np.array([0.0, 1.0]), 100)).all()
 
 
-def test_drafts_keep_the_order_of_last_use():
+def test_drafts_keep_the_order_of_last_changes():
     rows = np.full((1, 3), 0.5)
     drafts = Drafts.empty(SPACE, rows)
     up = {
@@ -142,8 +142,8 @@ def test_drafts_keep_the_order_of_last_use():
         drafts.act(np.array([up[feature]]), turn)
     np.testing.assert_allclose(drafts.plans()[0], [[0, 0.1, 0], [0.2, 0, 0]], atol=1e-12)
     np.testing.assert_allclose(drafts.sizes(), [[8, 4, 0]])
-    longer = drafts.lengthened(4)
+    longer = drafts.extend(4)
     np.testing.assert_allclose(longer.ends, [[0.8, 0.6, 0.5]])
     np.testing.assert_allclose(drafts.ends, [[0.7, 0.6, 0.5]])
     edge = Drafts(SPACE, rows, np.array([[1.0, 0.5, 0.5]]), np.array([[0.0, np.inf, np.inf]]))
-    np.testing.assert_allclose(edge.lengthened(4).ends, edge.ends)
+    np.testing.assert_allclose(edge.extend(4).ends, edge.ends)

@@ -1,4 +1,4 @@
-"""Policies on disk: what was saved plans the same, what does not fit is refused, nothing is executed."""
+"""Policies on disk: round trip, incompatible files, no code execution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_saved_policies_plan_the_same(tmp_path, rose_one, compas_ann, people):
     pd.testing.assert_frame_equal(loaded.get_counterfactuals(people), expected, check_exact=True)
 
 
-def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compas_linear, german_typed):
+def test_incompatible_files_raise_an_error(tmp_path, rose_one, compas_ann, compas_linear, german_typed):
     path = tmp_path / "policy.safetensors"
     rose_one.save(path)
     with pytest.raises(PlanError, match="another model"):
@@ -55,7 +55,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path, rose_one, compas_ann, compa
             RoseOne.load(path, compas_ann)
 
 
-def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
+def test_pickle_in_file_is_not_executed(tmp_path, compas_ann):
     class Payload:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "ran",))
@@ -67,7 +67,7 @@ def test_a_file_with_a_pickle_runs_nothing(tmp_path, compas_ann):
     assert not (tmp_path / "ran").exists()
 
 
-def test_paths_and_models_that_are_none_are_refused(tmp_path, rose_one):
+def test_invalid_paths_and_models_raise_an_error(tmp_path, rose_one):
     with pytest.raises(FileWriteError, match=r"cannot be written: the name holds a NUL character"):
         rose_one.save(f"{tmp_path}/a\0b.safetensors")
     rose_one.save(tmp_path / "policy.safetensors")

@@ -1,7 +1,6 @@
-"""From a policy to plans that pass the check."""
+"""Search for plans with a policy."""
 
-from rose_carla.rose.search.planner import Planned, Planner, calibrate
-from rose_carla.rose.search.task import Task
-from rose_carla.rose.search.walk import Walks, walk
+from rose_carla.rose.search.planner import Planner, SearchResult, calibrate
+from rose_carla.rose.search.walk import Drafts, Task, Walks, walk
 
-__all__ = ["Planned", "Planner", "Task", "Walks", "calibrate", "walk"]
+__all__ = ["Drafts", "Planner", "SearchResult", "Task", "Walks", "calibrate", "walk"]

@@ -1,7 +1,7 @@
-"""Cheaper drafts of the same margin: take something off one feature, put less onto another.
+"""Exchange moves: reduce the change of one feature and increase that of another, for a cheaper draft.
 
-Only the classifier is asked, never the noise, so hundreds of drafts to a person can be looked at. The policy says onto
-which features something is put.
+Candidates are compared by the classifier's margin, without noise, so hundreds of drafts per person are affordable. The
+policy chooses the features to increase.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rose_carla.mdp import onto_edge
+from rose_carla.mdp import snap_to_bounds
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search.drafts import Drafts
-from rose_carla.rose.search.task import Task
+from rose_carla.rose.search.walk import Drafts, Task
 
-#: Taken off a feature, in units; 0 takes the feature out.
+#: Reductions of a change, in units; 0 undoes it.
 _REDUCTIONS = (0, 1, 2, 3, 4, 8, 16)
-#: Features that something is taken off: the largest changes.
+#: Number of features, those with the largest changes, that are reduced.
 _FEATURES = 3
 
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Neighbours of drafts.
+    """Neighbours of drafts: reduced drafts (bases), and bases that moved ``units`` along a line.
 
-    Whose they are, the base and the line they were made of (-1: nothing put on), how many units were put on, where they
-    end and their scores. ``turns`` and whether a feature was taken out are those of the bases.
+    ``owners`` are the numbers of the drafts; ``lines`` is -1 for bases themselves; ``turns`` and ``removed``, whether a
+    feature is no longer changed, are those of the bases.
     """
 
     owners: np.ndarray
@@ -35,36 +34,37 @@ class _Neighbours:
     ends: np.ndarray
     scores: np.ndarray
     turns: np.ndarray
-    taken_out: np.ndarray
+    removed: np.ndarray
 
-    def some(self, rows: np.ndarray) -> _Neighbours:
-        """Those neighbours."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _OF_NEIGHBOURS})
+    def __getitem__(self, rows: np.ndarray) -> _Neighbours:
+        return replace(self, **{name: getattr(self, name)[rows] for name in _ROWS})
 
-    def with_others(self, others: _Neighbours) -> _Neighbours:
-        """These and others of the same bases."""
-        joined = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _OF_NEIGHBOURS}
-        return replace(self, **joined)
+    def concat(self, others: _Neighbours) -> _Neighbours:
+        """Return these neighbours and others of the same bases."""
+        return replace(self, **{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in _ROWS})
 
 
-_OF_NEIGHBOURS = ("owners", "bases", "lines", "units", "ends", "scores")
+#: Fields of neighbours with one row each.
+_ROWS = ("owners", "bases", "lines", "units", "ends", "scores")
 
 
 class Exchange:
-    """Search among the neighbours of drafts.
+    """Local search among the neighbours of drafts.
+
+    A *line* is the moves of one feature in one direction, or one category to set.
 
     Parameters
     ----------
     task, policy
-        What has to be achieved, and who knows how.
+        Goal and policy.
     sparsity_weight
-        Units of action that one feature less is worth.
+        Cost of changing one more feature, in units of action.
     n_lines
-        Features and directions, or categories, onto which something is put: the most preferred.
+        Number of lines to try, the most probable ones of the policy.
     max_units
-        Longest move looked at for a draft that does not reach its margin yet.
+        Longest move tried for a draft that does not reach its margin yet.
     rounds
-        Exchanges to a draft.
+        Maximum number of exchanges per draft.
     """
 
     def __init__(
@@ -82,7 +82,6 @@ class Exchange:
         self.max_units = max_units
         self.rounds = rounds
         space = task.space
-        # a line: the moves of one feature in one direction, or one category to be set
         names = np.where(space.moves != 0, np.sign(space.moves), np.arange(space.n) + 2)
         _, first, line_of = np.unique(
             np.stack([space.feature_numbers, names]), axis=1, return_index=True, return_inverse=True
@@ -96,27 +95,31 @@ class Exchange:
         self.n_lines = min(n_lines, len(first))
 
     def scores(self, drafts: Drafts) -> np.ndarray:
-        """(b,) what is made small: units of action, and so many for every feature."""
+        """Return the objective (b,): units of action plus ``sparsity_weight`` for each changed feature."""
         return self._score(drafts.sizes())
 
     def _score(self, sizes: np.ndarray) -> np.ndarray:
         return sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
 
-    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, faithful: bool) -> Drafts:
-        """The best drafts found whose margin is at least ``needed``; where none is, the draft as it was.
+    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, same_features: bool) -> Drafts:
+        """Return the best drafts found with margins of at least ``needed``, or the given ones where none was found.
 
         Parameters
         ----------
+        drafts
+            Drafts to improve.
         margins
-            (b,) of the drafts: where it is below ``needed``, any draft that reaches it is better.
-        faithful
-            Change no feature that the draft does not change.
+            (b,) margins of the drafts: where below ``needed``, any draft that reaches it is better.
+        needed
+            (b,) required margins.
+        same_features
+            Whether to change only features that the draft changes already.
         """
-        drafts = drafts[np.arange(len(drafts))]
+        drafts = drafts.copy()
         scores = np.where(margins >= needed, self.scores(drafts), np.inf)
         rows = np.arange(len(drafts))
         for _ in range(self.rounds):
-            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows], faithful)
+            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows], same_features)
             rows = rows[found]
             if len(rows) == 0:
                 break
@@ -124,29 +127,31 @@ class Exchange:
         return drafts
 
     def rivals(self, drafts: Drafts, n: int) -> tuple[Drafts, np.ndarray]:
-        """Cheaper neighbours that put something onto another feature than the largest: those of the largest margin.
+        """Return cheaper neighbours that increase a feature other than the largest change, by largest margin.
 
-        How far a margin keeps noise away depends on the features, so a rival of a smaller margin may be as robust.
+        The robustness of a margin depends on the features, so a rival with a smaller margin may be as robust.
 
         Parameters
         ----------
+        drafts
+            Drafts to compete with.
         n
-            Rivals to a draft at most, of those that take a feature out and of the others.
+            Maximum number of rivals per draft, each of those that remove a feature and of the others.
 
         Returns
         -------
         rivals, owners
-            All rivals, and the numbers of the drafts they rival.
+            All rivals, and the numbers of the drafts they compete with.
         """
         scores = self.scores(drafts)
-        around = self._around(drafts, scores, faithful=False)
+        around = self._neighbours(drafts, scores, same_features=False)
         largest = drafts.sizes().argmax(axis=1)
         fits = (around.lines >= 0) & (self._feature[around.lines] != largest[around.owners])
         rows = np.flatnonzero(fits & (around.scores < scores[around.owners] - 1e-6))
         margins = self.task.margins(around.ends[rows]) if len(rows) else np.empty(0)
         rows, margins = rows[margins > 0], margins[margins > 0]
-        # of each line the best, with and without the feature that something was taken off; then the best lines
-        kinds = 2 * around.owners[rows] + around.taken_out[around.bases[rows]]
+        # the best neighbour of each line, with and without removal of a feature; then the best lines
+        kinds = 2 * around.owners[rows] + around.removed[around.bases[rows]]
         order = np.lexsort((-margins, around.lines[rows], kinds))
         rows, margins, kinds = rows[order], margins[order], kinds[order]
         same = np.stack([kinds, around.lines[rows]])
@@ -155,86 +160,86 @@ class Exchange:
         rows, kinds = rows[order], kinds[order]
         rank = np.arange(len(rows)) - np.searchsorted(kinds, kinds, side="left")
         rows = rows[rank < n]
-        return self._chosen(drafts, around, rows), around.owners[rows]
+        return self._as_drafts(drafts, around, rows), around.owners[rows]
 
     def _round(
-        self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, faithful: bool
+        self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, same_features: bool
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Best neighbour of each draft that is better than it: neighbours, rows that have one, their scores."""
-        around = self._around(drafts, scores, faithful)
-        # a line whose far end is not enough needs no closer look
-        enough = self._enough(around, needed)
-        around = self._nearer(around.some(np.flatnonzero(enough)))
+        """Return the best neighbours that improve their draft, the rows of those drafts, and the new scores."""
+        around = self._neighbours(drafts, scores, same_features)
+        # only lines whose far end has the needed margin can have it nearer
+        enough = self._has_margin(around, needed)
+        around = self._with_nearer(around[np.flatnonzero(enough)])
         better = around.scores < scores[around.owners] - 1e-6
-        around = around.some(np.flatnonzero(better))
-        around = around.some(np.flatnonzero(self._enough(around, needed)))
+        around = around[np.flatnonzero(better)]
+        around = around[np.flatnonzero(self._has_margin(around, needed))]
         order = np.lexsort((around.scores, around.owners))
         found, first = np.unique(around.owners[order], return_index=True)
         chosen = order[first]
-        return self._chosen(drafts, around, chosen), found, around.scores[chosen]
+        return self._as_drafts(drafts, around, chosen), found, around.scores[chosen]
 
-    def _enough(self, around: _Neighbours, needed: np.ndarray) -> np.ndarray:
+    def _has_margin(self, around: _Neighbours, needed: np.ndarray) -> np.ndarray:
         if len(around.owners) == 0:
             return np.empty(0, dtype=bool)
         return self.task.margins(around.ends) >= needed[around.owners]
 
-    def _nearer(self, around: _Neighbours) -> _Neighbours:
-        """Neighbours that put up to ``units`` onto a line, and all that put fewer onto it."""
+    def _with_nearer(self, around: _Neighbours) -> _Neighbours:
+        """Return the neighbours and all those that move fewer units along the same lines."""
         fewer = np.maximum(around.units - 1, 0)
         place = np.repeat(np.arange(len(fewer)), fewer)
         less = np.arange(len(place)) - np.repeat(np.cumsum(fewer) - fewer, fewer) + 1
-        nearer = around.some(place)
+        nearer = around[place]
         rows, column = np.arange(len(place)), self._column[nearer.lines]
         nearer.ends[rows, column] -= self._sign[nearer.lines] * less * self.task.space.action_unit
         nearer = replace(nearer, scores=nearer.scores - less, units=nearer.units - less)
-        return around.with_others(nearer)
+        return around.concat(nearer)
 
-    def _chosen(self, drafts: Drafts, around: _Neighbours, chosen: np.ndarray) -> Drafts:
-        """Some neighbours as drafts: what was put on comes last."""
+    def _as_drafts(self, drafts: Drafts, around: _Neighbours, chosen: np.ndarray) -> Drafts:
+        """Return the chosen neighbours as drafts whose moves along lines come last."""
         turns = around.turns[around.bases[chosen]]
         lines = around.lines[chosen]
-        put = np.flatnonzero(lines >= 0)
-        last = np.where(np.isfinite(turns[put]), turns[put], -1).max(axis=1, initial=-1)
-        turns[put, self._feature[lines[put]]] = last + 1
+        moved = np.flatnonzero(lines >= 0)
+        last = np.where(np.isfinite(turns[moved]), turns[moved], -1).max(axis=1, initial=-1)
+        turns[moved, self._feature[lines[moved]]] = last + 1
         return Drafts(drafts.space, drafts.factuals[around.owners[chosen]], around.ends[chosen], turns)
 
-    def _around(self, drafts: Drafts, scores: np.ndarray, faithful: bool) -> _Neighbours:
-        """Neighbours of drafts: something taken off, and that with as much put onto a line as may be worth it."""
+    def _neighbours(self, drafts: Drafts, scores: np.ndarray, same_features: bool) -> _Neighbours:
+        """Return reduced drafts, and these moved along each line as far as the score can still improve."""
         space = self.task.space
-        bases, owners, taken_out = self._bases(drafts, np.isfinite(scores))
+        bases, owners, removed = self._reduce(drafts, np.isfinite(scores))
         sizes = bases.sizes()
         base_scores = self._score(sizes)
-        base, line, units = self._lines(drafts, bases, owners, scores[owners] - base_scores, faithful)
+        base, line, units = self._lines(drafts, bases, owners, scores[owners] - base_scores, same_features)
         base, line, units = base[units > 0], line[units > 0], units[units > 0]
         ends = bases.ends[base]
         rows = np.arange(len(ends))
         moved = ends[rows, self._column[line]] + self._sign[line] * units * space.action_unit
-        ends[rows, self._column[line]] = onto_edge(moved)
+        ends[rows, self._column[line]] = snap_to_bounds(moved)
         fresh = self.sparsity_weight * (sizes[base, self._feature[line]] == 0)
-        put_scores = base_scores[base] + units + fresh
+        moved_scores = base_scores[base] + units + fresh
         sets = np.flatnonzero(self._sign[line] == 0)
         if len(sets):
             ends[sets] = space.apply(bases.ends[base[sets]], self._action[line[sets]])
-            put_scores[sets] = self.scores(Drafts(space, bases.factuals[base[sets]], ends[sets], ends[sets]))
-        nothing = np.zeros(len(bases), dtype=int)
+            moved_scores[sets] = self.scores(Drafts(space, bases.factuals[base[sets]], ends[sets], ends[sets]))
+        zeros = np.zeros(len(bases), dtype=int)
         return _Neighbours(
             np.concatenate([owners, owners[base]]),
             np.concatenate([np.arange(len(bases)), base]),
-            np.concatenate([nothing - 1, line]),
-            np.concatenate([nothing, units]),
+            np.concatenate([zeros - 1, line]),
+            np.concatenate([zeros, units]),
             np.concatenate([bases.ends, ends]),
-            np.concatenate([base_scores, put_scores]),
+            np.concatenate([base_scores, moved_scores]),
             bases.turns,
-            taken_out,
+            removed,
         )
 
-    def _bases(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Drafts with something taken off, whose they are, and whether it was all of a feature."""
+    def _reduce(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Return reduced drafts, their owners, and whether a feature was removed; unreduced where not ``reached``."""
         space, sizes = drafts.space, drafts.sizes()
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, :_FEATURES]
         numeric = np.array([feature.encodings is None for feature in space.features])
         ends, turns = [drafts.ends[~reached]], [drafts.turns[~reached]]
-        owners, out = [np.flatnonzero(~reached)], [np.zeros((~reached).sum(), dtype=bool)]
+        owners, removed = [np.flatnonzero(~reached)], [np.zeros((~reached).sum(), dtype=bool)]
         for features in largest.T:
             size = sizes[np.arange(len(drafts)), features]
             for units in _REDUCTIONS:
@@ -250,26 +255,26 @@ class Exchange:
                 ends.append(drafts.factuals[rows] + np.where(columns, change * kept, change))
                 turns.append(base_turns)
                 owners.append(rows)
-                out.append(np.full(len(rows), not units))
+                removed.append(np.full(len(rows), not units))
         owner = np.concatenate(owners)
         bases = Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns))
-        return bases, owner, np.concatenate(out)
+        return bases, owner, np.concatenate(removed)
 
     def _lines(
-        self, drafts: Drafts, bases: Drafts, owners: np.ndarray, spare: np.ndarray, faithful: bool
+        self, drafts: Drafts, bases: Drafts, owners: np.ndarray, spare: np.ndarray, same_features: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Onto which lines something is put: numbers of bases and lines, and how many units at most."""
+        """Return the moves to try: numbers of bases and of lines, and the maximum units."""
         space = bases.space
-        preferences = self.policy.predict_log_probabilities(drafts.factuals, space.mask(drafts.factuals))
-        of_lines = np.maximum.reduceat(preferences[:, self._by_line], self._line_starts, axis=1)
-        going = (drafts.ends - drafts.factuals)[:, self._column] * self._sign > 1e-9
-        of_lines[going] = np.inf  # what the draft does already comes first
-        top = np.argpartition(-of_lines, self.n_lines - 1, axis=1)[:, : self.n_lines]
+        log_probabilities = self.policy.predict_log_probabilities(drafts.factuals, space.mask(drafts.factuals))
+        preferences = np.maximum.reduceat(log_probabilities[:, self._by_line], self._line_starts, axis=1)
+        in_use = (drafts.ends - drafts.factuals)[:, self._column] * self._sign > 1e-9
+        preferences[in_use] = np.inf  # lines of the draft come first
+        top = np.argpartition(-preferences, self.n_lines - 1, axis=1)[:, : self.n_lines]
         base, line = np.repeat(np.arange(len(bases)), self.n_lines), top[owners].ravel()
-        if faithful:
-            kept = going[owners[base], line]
+        if same_features:
+            kept = in_use[owners[base], line]
             base, line = base[kept], line[kept]
-        # no further than to the edge, nor than would be worth it, nor back to where the person is
+        # not beyond the bounds, not further than the score can improve, not back towards the factual
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
         room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9

@@ -1,4 +1,4 @@
-"""From a policy to plans: walk, search where that does not get there, shorten, check with fresh noise."""
+"""The planner: walk with the policy, beam search, shorten, and check with fresh noise."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rose_carla._lib.runtime import Deadline
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search.drafts import Drafts
 from rose_carla.rose.search.exchange import Exchange
 from rose_carla.rose.search.settle import Settling, usual_slope
-from rose_carla.rose.search.task import Task
-from rose_carla.rose.search.walk import Walks, walk
+from rose_carla.rose.search.walk import Drafts, Task, Walks, walk
 
-#: Actions to a branch of the search; what takes more is no plan for a person.
+#: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
-#: How many times as long as others the last check of somebody without a plan is.
-_LONGER = 4
-#: Rivals to a plan, rounds of them, and the share of the noisy versions of a check that they are looked at with.
+#: Factor on the samples of the last check of people without a plan, and of their second walk.
+_MORE_SAMPLES = 4
+#: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2
-_CHALLENGES = 3
-_RIVAL_SHARE = 8
+_RIVAL_ROUNDS = 3
+_RIVAL_DIVISOR = 8
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What was found for b people.
+class SearchResult:
+    """Plans of b people.
 
     Parameters
     ----------
@@ -37,7 +35,7 @@ class Planned:
     found
         (b,) whether a plan passed the check.
     rates
-        (b,) invalidation rate in the check, or the lowest seen.
+        (b,) invalidation rate in the check, or the lowest observed.
     """
 
     plans: list[np.ndarray]
@@ -47,30 +45,30 @@ class Planned:
 
 
 class Planner:
-    """Plans for many people at once.
+    """Search for plans of many people at once.
 
     Parameters
     ----------
     task, policy
-        What has to be achieved, and who knows how.
+        Goal and policy.
     slope
-        How fast the probit of the invalidation rate grows with the margin; see :func:`calibrate`.
+        Usual slope of the probit of the success rate over the margin; see :func:`calibrate`.
     n_walk
-        Noisy versions behind a rate that the walk sees.
+        Noisy versions of a state during walks.
     n_check, confidence
         Noisy versions in the final check, and its one-sided confidence.
     max_actions
-        Actions to a walk.
+        Maximum number of actions of a walk.
     search
-        Where the policy alone does not get there, search with a beam, and look for cheaper features.
+        Whether to search with a beam where the policy alone fails, and for cheaper features.
     shorten
-        Take off what is not needed.
+        Whether to remove changes that are not needed.
     sparsity_weight
-        Units of action that one feature less is worth.
+        Cost of changing one more feature, in units of action.
     gamma
-        Discount of one unit.
+        Discount of one unit of action.
     beam_width
-        Branches followed in the search.
+        Width of the beam search.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class Planner:
         self.task = task
         self.policy = policy
         self.n_walk = n_walk
-        self.n_rivals = max(n_check // _RIVAL_SHARE, 32)
+        self.n_rivals = max(n_check // _RIVAL_DIVISOR, 32)
         self.max_actions = max_actions
         self.search = search
         self.shorten = shorten
@@ -102,21 +100,21 @@ class Planner:
 
     def plan(
         self, factuals: np.ndarray, rngs: Sequence[np.random.Generator], deadline: Deadline | None = None
-    ) -> Planned:
-        """A plan for each of (b, d) factuals, all of them unfavourable; ``rngs`` has a generator for each.
+    ) -> SearchResult:
+        """Search for plans of (b, d) factuals, all of them unfavourable; ``rngs`` has one generator for each.
 
-        Walks end at the ``deadline``; who is not there by then has no plan.
+        Walks end at the ``deadline``, without a plan where the goal is not reached by then.
         """
         walks = self._walk(self.task, factuals, rngs, deadline)
         if self.shorten:
-            drafts, found, rates = self._shortened(walks, rngs)
+            drafts, found, rates = self._shorten(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
         else:
             plans, ends = walks.plans(), walks.drafts.ends
-            found, rates = self._checked(factuals, plans, ends, walks, rngs)
+            found, rates = self._check(factuals, plans, ends, walks, rngs)
         empty = np.empty((0, factuals.shape[1]))
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
-        return Planned(plans, ends, found, rates)
+        return SearchResult(plans, ends, found, rates)
 
     def _walk(
         self,
@@ -125,7 +123,7 @@ class Planner:
         rngs: Sequence[np.random.Generator],
         deadline: Deadline | None = None,
     ) -> Walks:
-        """Follow the policy; search with a beam for those whom that does not get there."""
+        """Follow the policy; use the beam search where that does not reach the goal."""
         walks = walk(task, self.policy, factuals, self.max_actions, rngs, deadline=deadline)
         missed = np.flatnonzero(~walks.reached)
         if self.search and len(missed):
@@ -136,82 +134,83 @@ class Planner:
             )
         return walks
 
-    def _shortened(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Settle on the cheapest draft: of any features first; where that fails, of those that a second, more careful
-        walk changes."""
+    def _shorten(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Settle on the cheapest draft: of any features first; where that fails, of the features of a second walk with
+        more samples."""
         n = len(rngs)
-        drafts, found, rates = walks.drafts[np.arange(n)], np.zeros(n, dtype=bool), walks.rates.copy()
+        drafts, found, rates = walks.drafts.copy(), np.zeros(n, dtype=bool), walks.rates.copy()
         rows = np.arange(n)
-        for careful in (False, True):
-            faithful = careful or not self.search
-            if careful:
+        for second in (False, True):
+            same_features = second or not self.search
+            if second:
                 rows = np.flatnonzero(~found)
                 if len(rows) == 0:
                     break
-                walks = self._carefully(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
+                walks = self._second_walk(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
             start = walks.drafts
             margins = self.task.margins(start.ends)
             inside = np.flatnonzero(margins > 0)
             if len(inside) == 0:
                 continue
             start, margins, seen, rows = start[inside], margins[inside], walks.rates[inside], rows[inside]
-            if not careful:
+            if not second:
                 needed = self.settling.next_margins(margins, seen, self.n_walk)
-                start = self.exchange.improve(start, margins, np.minimum(needed, margins), faithful)
+                start = self.exchange.improve(start, margins, np.minimum(needed, margins), same_features)
             chosen = [rngs[row] for row in rows.tolist()]
-            settled, passed, rate = self.settling.settle(start, chosen, faithful)
-            better = passed | (rate < rates[rows]) | (not careful)
+            settled, passed, rate = self.settling.settle(start, chosen, same_features)
+            better = passed | (rate < rates[rows]) | (not second)
             drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
             found[rows] = passed
-            if not careful and self.search:
-                self._challenge(drafts, found, rates, rngs)
-        self._reconsider(drafts, found, rates, rngs)
+            if not second and self.search:
+                self._try_rivals(drafts, found, rates, rngs)
+        self._check_longer(drafts, found, rates, rngs)
         return drafts, found, rates
 
-    def _reconsider(
+    def _check_longer(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
-        """A draft that is robust enough, but not by the margin that a check asks for, may pass a longer one."""
+        """Check drafts below the limit, but not significantly so, with more samples."""
         rows = np.flatnonzero(~found & (rates < self.task.limit))
         if len(rows) == 0:
             return
         part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
-        n_check = _LONGER * self.settling.n_check
+        n_check = _MORE_SAMPLES * self.settling.n_check
         found[rows], rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, n_check)
         rates[rows] = rate.rate
 
-    def _challenge(
+    def _try_rivals(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
-        """Let cheaper rivals on other features try, as long as one wins: the noise, not the margin, decides."""
+        """Replace plans by cheaper rivals on other features that pass the check, until none does."""
         rows = np.flatnonzero(found)
-        for _ in range(_CHALLENGES):
+        for _ in range(_RIVAL_ROUNDS):
             rivals, owners = self.exchange.rivals(drafts[rows], _RIVALS)
             if len(owners) == 0:
                 return
             people = rows[owners]
-            seen = self.task.judge(rivals, self.n_rivals, [rngs[row] for row in people.tolist()], 0.95).rate
+            seen = self.task.evaluate(rivals, self.n_rivals, [rngs[row] for row in people.tolist()]).rate
             order = np.lexsort((seen, people))
             people, first = np.unique(people[order], return_index=True)
             best = order[first]
             promising = seen[best] < self.settling.aim
-            people, challengers = people[promising], rivals[best[promising]]
+            people, rivals = people[promising], rivals[best[promising]]
             if len(people) == 0:
                 return
             chosen = [rngs[row] for row in people.tolist()]
-            settled, passed, rate = self.settling.settle(challengers, chosen, faithful=True)
+            settled, passed, rate = self.settling.settle(rivals, chosen, same_features=True)
             won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
             rows = people[won]
             drafts[rows], rates[rows] = settled[won], rate[won]
             if len(rows) == 0:
                 return
 
-    def _carefully(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
-        """Walk again with four times as much noise to judge by, to where a check should be passed."""
-        task = replace(self.task, robustness=self.task.robustness.sized(4 * self.n_walk), tau=1 - self.settling.aim)
+    def _second_walk(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Walks:
+        """Walk again with more noisy versions, to a rate that should pass the check."""
+        robustness = self.task.robustness.with_samples(_MORE_SAMPLES * self.n_walk)
+        task = replace(self.task, robustness=robustness, tau=1 - self.settling.aim)
         return self._walk(task, factuals, rngs)
 
-    def _checked(
+    def _check(
         self,
         factuals: np.ndarray,
         plans: list[np.ndarray],
@@ -219,7 +218,7 @@ class Planner:
         walks: Walks,
         rngs: Sequence[np.random.Generator],
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which plans pass the check as they are, and their invalidation rates."""
+        """Return which plans pass the check unchanged, and their invalidation rates."""
         found, rates = np.zeros(len(plans), dtype=bool), walks.rates.copy()
         rows = np.flatnonzero(walks.reached)
         if len(rows):
@@ -237,14 +236,14 @@ def calibrate(
     n_samples: int,
     rngs: Sequence[np.random.Generator],
 ) -> float:
-    """The usual slope of the probit of the invalidation rate over the margin, from plans and a bit less of each."""
+    """Estimate the usual slope of the probit over the margin, from plans and shorter versions of them."""
     drafts = walk(task, policy, factuals, max_actions, rngs).drafts
-    less = drafts[np.arange(len(drafts))]
+    less = drafts.copy()
     less.ends = drafts.factuals + 0.85 * (drafts.ends - drafts.factuals)
     margins = np.stack([task.margins(drafts.ends), task.margins(less.ends)])
     rows = np.flatnonzero((margins > 0).all(axis=0))
     if len(rows) == 0:
         return 1.0
     chosen = [rngs[row] for row in rows.tolist()]
-    rates = [task.judge(each[rows], n_samples, chosen, 0.95).rate for each in (drafts, less)]
+    rates = [task.evaluate(each[rows], n_samples, chosen).rate for each in (drafts, less)]
     return usual_slope(margins[:, rows], np.stack(rates), n_samples)

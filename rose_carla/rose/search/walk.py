@@ -1,4 +1,4 @@
-"""Follow the policy: the paper's way to a plan, and a beam search where that does not get there."""
+"""The goal of a plan, drafts of plans, and walks: the policy's greedy actions, or a beam search."""
 
 from __future__ import annotations
 
@@ -7,26 +7,153 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla._lib.runtime import Deadline
+from rose_carla.mdp import ActionSpace, Probability, Robustness, snap_to_bounds
+from rose_carla.noise import InvalidationRate
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search.drafts import Drafts
-from rose_carla.rose.search.task import Task
+from scipy.special import logit
 
-#: Actions of a node that the beam looks at.
+#: Smallest change of a feature that counts.
+_CHANGED = 1e-9
+#: Probabilities are clipped to [_MIN_PROBABILITY, 1 - _MIN_PROBABILITY] before their logit is taken.
+_MIN_PROBABILITY = 1e-7
+#: Actions per node that the beam search tries.
 _BRANCHES = 6
+
+
+@dataclass(frozen=True)
+class Task:
+    """Goal of a plan: a state s that is favourable and stays so under noise, f(s) = 1 and IR < 1 - tau.
+
+    Parameters
+    ----------
+    space
+        Action space.
+    probability
+        From states (b, d) to the probability of the favourable outcome.
+    robustness
+        Noise model.
+    tau
+        Robustness threshold.
+    border
+        Probability above which a state is favourable.
+    """
+
+    space: ActionSpace
+    probability: Probability
+    robustness: Robustness
+    tau: float
+    border: float = 0.5
+
+    @property
+    def limit(self) -> float:
+        """Upper limit of the invalidation rate of a plan."""
+        return 1.0 - self.tau
+
+    def margins(self, states: np.ndarray) -> np.ndarray:
+        """Return the margins (b,) of states in logits of the classifier: above 0 a state is favourable."""
+        probabilities = np.asarray(self.probability(states), dtype=float)
+        return logit(probabilities.clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY)) - logit(self.border)
+
+    def evaluate(
+        self, drafts: Drafts, n_samples: int, rngs: Sequence[np.random.Generator], confidence: float = 0.95
+    ) -> InvalidationRate:
+        """Return the invalidation rates of drafts."""
+        return self.robustness.evaluate(drafts.factuals, drafts.plans(), n_samples, rngs, confidence)
+
+
+@dataclass
+class Drafts:
+    """Plans of b people during the search: where they end and in which order they change features.
+
+    A draft changes each feature once, by the total change, in the order of last changes: detours of a walk disappear,
+    and what it does at the end, when noise can no longer undo it, stays at the end.
+
+    Parameters
+    ----------
+    space
+        Action space.
+    factuals
+        (b, d) starts.
+    ends
+        (b, d) ends.
+    turns
+        (b, f) when a feature is changed: smaller is earlier.
+    """
+
+    space: ActionSpace
+    factuals: np.ndarray
+    ends: np.ndarray
+    turns: np.ndarray
+
+    @classmethod
+    def empty(cls, space: ActionSpace, factuals: np.ndarray) -> Drafts:
+        """Create drafts that change nothing."""
+        return cls(space, factuals, factuals.copy(), np.full((len(factuals), len(space.features)), np.inf))
+
+    def __len__(self) -> int:
+        return len(self.factuals)
+
+    def __getitem__(self, rows: np.ndarray) -> Drafts:
+        return Drafts(self.space, self.factuals[rows], self.ends[rows].copy(), self.turns[rows].copy())
+
+    def __setitem__(self, rows: np.ndarray, drafts: Drafts) -> None:
+        self.ends[rows], self.turns[rows] = drafts.ends, drafts.turns
+
+    def copy(self) -> Drafts:
+        """Return a copy."""
+        return self[np.arange(len(self))]
+
+    def sizes(self) -> np.ndarray:
+        """Return the size (b, f) of the change of each feature, in units."""
+        sizes = np.abs(self.ends - self.factuals) @ self.space.membership
+        return np.where(sizes < _CHANGED, 0.0, sizes) / self.space.action_unit
+
+    def act(self, numbers: np.ndarray, turn: int) -> None:
+        """Append one action to each draft, as turn ``turn``."""
+        self.ends = self.space.apply(self.ends, numbers)
+        self.turns[np.arange(len(self)), self.space.feature_numbers[numbers]] = turn
+
+    def extend(self, units: int) -> Drafts:
+        """Return drafts that move the last changed continuous feature with room by up to ``units`` further."""
+        space = self.space
+        is_numeric = np.array([feature.encodings is None for feature in space.features])
+        column = np.array([feature.columns[0] for feature in space.features])
+        change = (self.ends - self.factuals)[:, column]
+        room = np.where(change > 0, 1.0 - self.ends[:, column], self.ends[:, column]) / space.action_unit + _CHANGED
+        can_move = is_numeric & (np.abs(change) > _CHANGED) & (room >= 1)
+        feature = np.where(can_move, self.turns, -1.0).argmax(axis=1)
+        rows = np.flatnonzero(can_move.any(axis=1))
+        longer = self.copy()
+        at = rows, column[feature[rows]]
+        step = np.minimum(np.floor(room[rows, feature[rows]]), units) * np.sign(change[rows, feature[rows]])
+        longer.ends[at] = snap_to_bounds(longer.ends[at] + step * space.action_unit)
+        return longer
+
+    def plans(self) -> list[np.ndarray]:
+        """Return the actions (k, d) of each draft in order, one for each changed feature."""
+        sizes = self.sizes()
+        order = np.argsort(np.where(sizes > 0, self.turns, np.inf), axis=1, kind="stable")
+        counts = (sizes > 0).sum(axis=1)
+        changes = self.ends - self.factuals
+        membership = self.space.membership.T
+        return [
+            change * membership[features[:count]]
+            for change, features, count in zip(changes, order, counts, strict=True)
+        ]
 
 
 @dataclass
 class Walks:
-    """Where b people got.
+    """Results of the walks of b people.
 
     Parameters
     ----------
     drafts
-        The plans; of people who did not reach the goal, the one that came nearest.
+        Plans; where the goal was not reached, the most robust one.
     reached
         (b,) whether the goal was reached.
     rates
-        (b,) invalidation rate of the plans as it was estimated on the way, 1 if never favourable.
+        (b,) invalidation rates estimated during the walk, 1 if no state was favourable.
     actions
         For each person the numbers of the actions taken, in order.
     """
@@ -43,7 +170,7 @@ class Walks:
             self.actions[row] = actions
 
     def plans(self) -> list[np.ndarray]:
-        """The actions (k, d) of each person as they were taken, one after the other."""
+        """Return the actions (k, d) of each person exactly as they were taken."""
         space, plans = self.drafts.space, []
         for factual, numbers in zip(self.drafts.factuals, self.actions, strict=True):
             states = [factual]
@@ -55,7 +182,7 @@ class Walks:
 
 @dataclass
 class _Nodes:
-    """Ends of the branches that are followed."""
+    """Nodes of the beam search; ``owners`` are the people they belong to."""
 
     owners: np.ndarray
     drafts: Drafts
@@ -77,20 +204,24 @@ def walk(
     gamma: float = 0.99,
     deadline: Deadline | None = None,
 ) -> Walks:
-    """Advance all factuals together until each is robustly favourable.
+    """Follow the policy from all factuals together until each state is robustly favourable.
 
     Parameters
     ----------
+    task, policy, factuals
+        Goal, policy and starts (b, d).
     max_actions
-        Actions to a plan.
+        Maximum number of actions per person.
     rngs
         One generator for each factual.
     width
-        1 follows the most probable possible action. More is a beam search: the most probable actions of every node are
-        tried, and of a person's nodes the ``width`` are kept that promise the largest discounted return,
-        gamma^(size so far) times the critic's value.
+        1 takes the most probable possible action. More is a beam search: the most probable actions of every node are
+        tried, and the ``width`` nodes of a person with the largest estimated return are kept, gamma^(size so far) times
+        the critic's value.
+    gamma
+        Discount of one unit of action, for the beam search.
     deadline
-        When to stop, wherever people are.
+        Time at which walks end wherever they are.
     """
     n, m = len(factuals), task.robustness.crowd_size
     found = Walks(Drafts.empty(task.space, factuals), np.zeros(n, dtype=bool), np.ones(n), [np.empty(0, dtype=int)] * n)
@@ -107,52 +238,52 @@ def walk(
         if len(nodes.owners) == 0 or (deadline is not None and deadline.passed):
             break
         observations = task.robustness.observe(nodes.drafts.ends, nodes.crowds)
-        preferences = policy.predict_log_probabilities(observations, mask)
+        log_probabilities = policy.predict_log_probabilities(observations, mask)
         if width == 1:
-            parents, numbers = np.arange(len(preferences)), preferences.argmax(axis=1)
+            parents, numbers = np.arange(len(mask)), log_probabilities.argmax(axis=1)
         else:
-            parents, numbers = _branches(task, policy, nodes, preferences, mask, width, gamma)
+            parents, numbers = _expand(task, policy, nodes, log_probabilities, mask, width, gamma)
         before = nodes[parents]
-        drafts = before.drafts[np.arange(len(parents))]
+        drafts = before.drafts.copy()
         drafts.act(numbers, turn)
         generators = [rngs[owner] for owner in before.owners.tolist()]
         crowds = task.robustness.advance(before.crowds, drafts.ends - before.drafts.ends, generators)
         nodes = _Nodes(before.owners, drafts, crowds, np.column_stack([before.actions, numbers]))
-        _arrive(task, nodes, found, rngs)
+        _record_best(task, nodes, found, rngs)
     return found
 
 
-def _branches(
+def _expand(
     task: Task,
     policy: ActorCritic,
     nodes: _Nodes,
-    preferences: np.ndarray,
+    log_probabilities: np.ndarray,
     mask: np.ndarray,
     width: int,
     gamma: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The most promising ``width`` actions of each person's nodes: numbers of nodes and actions."""
+    """Return the best ``width`` successors of each person's nodes, as numbers of nodes and of actions."""
     branches = min(_BRANCHES, mask.shape[1])
-    best = np.argpartition(-preferences, branches - 1, axis=1)[:, :branches]
+    best = np.argpartition(-log_probabilities, branches - 1, axis=1)[:, :branches]
     parents = np.repeat(np.arange(len(best)), branches)
     numbers = best.ravel()
     allowed = mask[parents, numbers]
     parents, numbers = parents[allowed], numbers[allowed]
     ends = task.space.apply(nodes.drafts.ends[parents], numbers)
     owners = nodes.owners[parents]
-    spent = np.abs(ends - nodes.drafts.factuals[parents]).sum(axis=1) / task.space.action_unit
-    promise = gamma**spent * policy.predict_values(ends)
-    # of several ways to one place the first is kept
-    places = np.column_stack([owners, (ends / task.space.action_unit * 4).round()])
-    _, first = np.unique(places, axis=0, return_index=True)
-    order = first[np.lexsort((-promise[first], owners[first]))]
+    size = np.abs(ends - nodes.drafts.factuals[parents]).sum(axis=1) / task.space.action_unit
+    returns = gamma**size * policy.predict_values(ends)
+    # keep one of several paths to the same state
+    states = np.column_stack([owners, (ends / task.space.action_unit * 4).round()])
+    _, first = np.unique(states, axis=0, return_index=True)
+    order = first[np.lexsort((-returns[first], owners[first]))]
     rank = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
     kept = np.sort(order[rank < width])
     return parents[kept], numbers[kept]
 
 
-def _arrive(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.random.Generator]) -> None:
-    """Note for each person the cheapest node at the goal, or the one with the lowest invalidation rate so far."""
+def _record_best(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.random.Generator]) -> None:
+    """Store for each person the cheapest node at the goal, else the one with the lowest invalidation rate so far."""
     ends, owners = nodes.drafts.ends, nodes.owners
     rates = np.ones(len(owners))
     favourable = np.flatnonzero(task.margins(ends) > 0)
