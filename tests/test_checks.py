@@ -167,7 +167,7 @@ def test_checks_can_be_skipped_by_name(compas_linear, factuals):
     for skip in (None, 5, [5]):
         with pytest.raises(RoseCarlaError, match="Unknown checks"):
             checks.check_recourse_method(method, factuals, skip=skip)
-    with pytest.raises(RoseCarlaError, match="model of .* is unknown"):
+    with pytest.raises(RoseCarlaError, match="is unknown: pass it as mlmodel"):
         checks.check_recourse_method(method, factuals, mlmodel="x")
 
 
