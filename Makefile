@@ -1,18 +1,20 @@
-# Two commands do everything on a machine that has Python >= 3.10, make and the package index:
-#   make table1            the main job
-#   make test              the tests
-# And further:
-#   make appendix          the tables of the paper's appendix, and robustness against cost
-#   make docs              the documentation as pages for a browser, in site/
-#   make test-lowest       the tests with the lowest versions of everything, on Python 3.10 or 3.11
-#   make audit             what is installed, its licence, who asked for it, and known vulnerabilities
+# Two commands do everything on a machine with Python >= 3.10, make and a package index:
+#   make table1            the paper's Table 1
+#   make test              linters and all tests
+# Further targets:
+#   make test-fast         core tests: no robustness tests, no slow ones
+#   make lint              ruff, mypy, import contract, unused and missing dependencies
+#   make appendix          tables of the paper's appendix, and robustness against cost
+#   make docs              documentation as a site, in site/
+#   make test-lowest       tests with the lowest supported versions, on Python 3.10 or 3.11
+#   make audit             licences and known vulnerabilities of installed packages
 #   make fuzz              2,000 random inputs; SEED=... repeats a run
-#   make faults            processes killed, disks full, files damaged: a table of what comes of it
+#   make faults            killed processes, full disks, damaged files: a table of outcomes
 #   make load              100,000 people, 1,000,000 training rows, 24 processes: times and memory
-#   make determinism       any number of jobs and threads: which numbers differ
-#   make bench-rose        how good and fast ROSE is, beside an exhaustive search, CARLA's methods, Stable-Baselines3
-#   make bench-baselines   what the baselines reach, with and without published quirks, and what batching saves
-# Choose another interpreter with PYTHON=python3.12, options for the table with ARGS="--quick".
+#   make determinism       results for different numbers of jobs and threads
+#   make bench-rose        quality and speed of ROSE, exhaustive search, CARLA's methods and Stable-Baselines3
+#   make bench-baselines   quality and speed of the baselines, with and without published quirks
+# PYTHON=python3.12 selects an interpreter, ARGS="--quick" passes options on.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -21,12 +23,12 @@ ARGS   ?=
 BIN := $(VENV)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-warn-conflicts
 PIP := $(BIN)/python $(INSTALL)
-# environments of their own, beside the one that everything else runs in
+# separate environments
 LOWEST := $(VENV)-lowest
 AUDIT := $(VENV)-audit
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-baselines test test-lowest lowest-python audit fuzz faults load determinism lint \
+.PHONY: table1 appendix docs bench-rose bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
   install install-test clean help
 
 help:
@@ -53,19 +55,22 @@ bench-baselines: $(VENV)/.run-ready
 test: $(VENV)/.test-ready lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q $(ARGS)
 
+test-fast: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not robustness and not slow" $(ARGS)
+
 test-lowest: $(LOWEST)/.ready
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -q $(ARGS)
 
+# --strict: an unreachable advisory database is an error, not a clean result
 audit: $(VENV)/.run-ready $(AUDIT)/.ready
-	@rm -f $(AUDIT)/advisories.json
-	@$(AUDIT)/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')" \
-	  --skip-editable --progress-spinner off --format json --output $(AUDIT)/advisories.json 2>$(AUDIT)/log.txt || true
-	@$(BIN)/python benchmarks/installed.py --advisories $(AUDIT)/advisories.json
+	$(AUDIT)/bin/pip-licenses --python=$(BIN)/python --order=license
+	$(AUDIT)/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')" \
+	  --skip-editable --strict --progress-spinner off
 
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(VENV)/.test-ready
 	@echo "Repeat this run with: make fuzz SEED=$(SEED)"
-	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/robustness/test_fuzz.py tests/robustness/test_fuzz_judging.py tests/robustness/test_fuzz_cli.py \
+	ROSE_CARLA_FUZZ=many $(BIN)/python -m pytest -q -s tests/robustness -k fuzz \
 	  --hypothesis-seed=$(SEED) $(ARGS)
 
 faults: $(VENV)/.test-ready
@@ -81,6 +86,7 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 install: $(VENV)/.run-ready
 install-test: $(VENV)/.test-ready
@@ -117,7 +123,7 @@ lowest-python:
 
 $(LOWEST)/.python: | lowest-python
 
-# all extras but TensorFlow, which needs a newer numpy: the tests of its pieces are skipped
+# all extras but TensorFlow, which needs a newer numpy; its tests are skipped
 $(LOWEST)/.ready: $(LOWEST)/.python $(REQUIREMENTS)
 	@echo "Installing the lowest versions into $(LOWEST) (once, several minutes and gigabytes) ..."
 	$(LOWEST)/bin/python $(INSTALL) --constraint requirements/lowest.txt \
@@ -126,5 +132,5 @@ $(LOWEST)/.ready: $(LOWEST)/.python $(REQUIREMENTS)
 	@touch $@
 
 $(AUDIT)/.ready: $(AUDIT)/.python
-	$(AUDIT)/bin/python $(INSTALL) pip-audit
+	$(AUDIT)/bin/python $(INSTALL) pip-audit pip-licenses
 	@touch $@

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").glob("*.md"))]
-EVERYWHERE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").glob("*.md"))]
+EVERYWHERE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?%?")
 
@@ -61,6 +61,7 @@ LONG = {
     'make load ARGS="stream --people 10000"': "make -n load ARGS=stream",
     "make determinism": "make -n determinism",
     "make install && . .venv/bin/activate": "make -n install",
+    "make install-test && . .venv/bin/activate": "make -n install-test",
     "python benchmarks/run_table1.py --out docs/results/table1": TABLE_1,
     "python benchmarks/run_table1.py --backend dask --scheduler tcp://SCHEDULER:8786": TABLE_1,
     "python benchmarks/run_table1.py --quick --datasets compas --methods neighbour:Neighbour ROSE-one": (
