@@ -11,11 +11,12 @@ import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers, seed
+from rose_carla._lib.runtime import Deadline
 from rose_carla.models import encoded_rows, probability
 from rose_carla.models.contract import listed
 from rose_carla.noise import Claim
 
-__all__ = ["Hyperparameters", "Method", "flag", "integer", "mapping", "number", "numbers", "seed"]
+__all__ = ["Deadline", "Hyperparameters", "Method", "flag", "integer", "mapping", "number", "numbers", "seed"]
 
 
 class Method(RecourseMethod):

@@ -1,4 +1,4 @@
-"""Declared dependencies: bounds agree in all files, and optional packages stay optional. ``make lint`` checks imports."""
+"""Declared dependencies: bounds agree in all files, optional packages stay optional. ``make lint`` checks imports."""
 
 from __future__ import annotations
 
