@@ -7,7 +7,7 @@ first, so an interrupted run goes on where it stopped.
 
 import sys
 
-from rose_carla.bench.figure_command import figures
+from rose_carla.cli import main
 
 if __name__ == "__main__":
-    sys.exit(figures())
+    sys.exit(main(command="figures"))

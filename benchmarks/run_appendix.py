@@ -6,7 +6,7 @@ Recourse is generated once and shared with Table 1: the sweeps over the noise of
 
 import sys
 
-from rose_carla.bench.table_commands import appendix
+from rose_carla.cli import main
 
 if __name__ == "__main__":
-    sys.exit(appendix())
+    sys.exit(main(command="appendix"))

@@ -8,7 +8,7 @@ tries. Finished cells are kept, so an interrupted run goes on where it stopped.
 
 import sys
 
-from rose_carla.bench.table_commands import table_1
+from rose_carla.cli import main
 
 if __name__ == "__main__":
-    sys.exit(table_1())
+    sys.exit(main(command="table1"))

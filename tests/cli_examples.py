@@ -1,4 +1,4 @@
-"""What tests of the command ``rose-carla`` share: a folder with data, people and a training, and a way to run it."""
+"""Fixtures for tests of the command ``rose-carla``: a folder with data, people and a policy, and a way to run it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def people(n=240, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with data, people and a training; what is slow is done once."""
+    """A folder with data, people and a policy."""
     path = tmp_path_factory.mktemp("cli")
     people().to_csv(path / "loans.csv", index=False)
     (path / "named").mkdir()
@@ -75,7 +75,7 @@ def folder(tmp_path_factory):
     out = io.StringIO()
     with inside(path), contextlib.redirect_stdout(out):
         assert main(["train", "loans.csv", *ROLES, *SMALL, "--out", "policy"]) == 0
-    (path / "told").write_text(out.getvalue())
+    (path / "report").write_text(out.getvalue())
     return path
 
 
@@ -103,15 +103,15 @@ def direct(folder):
 
 @pytest.fixture
 def run(folder, monkeypatch, capsys):
-    """Runs the command in that folder: the exit code, stdout and stderr."""
+    """Run the command in that folder; return its exit code, stdout and stderr."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
     capsys.readouterr()
 
     def call(*words):
         code = main([str(word) for word in words])
-        told = capsys.readouterr()
-        return SimpleNamespace(code=code, out=told.out, err=told.err)
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
 
     return call
 

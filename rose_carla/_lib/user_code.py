@@ -1,4 +1,4 @@
-"""Code of somebody else that whoever types a command names: where it is found, and that it ends no command."""
+"""Import and run user code given as ``module:name``."""
 
 from __future__ import annotations
 
@@ -13,56 +13,44 @@ from typing import Any
 from rose_carla.errors import RoseCarlaError
 
 
-class ExitError(RoseCarlaError):
-    """Code of somebody else wanted to end the process."""
+class UserExitError(RoseCarlaError):
+    """User code called ``sys.exit()``."""
 
-    def __init__(self, end: SystemExit) -> None:
-        frames = traceback.extract_tb(end.__traceback__)
+    def __init__(self, error: SystemExit) -> None:
+        frames = traceback.extract_tb(error.__traceback__)
         where = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-        super().__init__(f"sys.exit() was called{where}: have that code return, or raise an error.")
+        super().__init__(f"sys.exit() was called{where}: return or raise an error instead.")
 
 
-def imported(name: str) -> Any:
-    """What ``module:name`` stands for, in a module that is installed or in the folder where the command was typed.
+def import_object(name: str) -> Any:
+    """Import ``module:name``; modules are also searched in the current directory.
+
+    The directory comes last on ``sys.path``, so its files do not shadow installed packages, and only during this
+    import: libraries try to import optional packages at any time.
 
     Raises
     ------
     Exception
-        Whatever the module raises, but that it cannot end the process.
+        Any error of the module; ``sys.exit()`` becomes a :class:`UserExitError`.
     """
     module, _, attribute = name.partition(":")
-    with ends_nothing(), _folder_is_searched():
-        return getattr(importlib.import_module(module), attribute)
-
-
-@contextlib.contextmanager
-def ends_nothing() -> Iterator[None]:
-    """While code of somebody else runs: ``sys.exit`` is an error like others, instead of the end without a word.
-
-    Raises
-    ------
-    ExitError
-        If it is called.
-    """
-    try:
-        yield
-    except SystemExit as end:
-        raise ExitError(end) from end
-
-
-@contextlib.contextmanager
-def _folder_is_searched() -> Iterator[None]:
-    """Have modules of the working directory found, last, so that no file there stands in for a library.
-
-    Only for a while: libraries look for optional packages at any time, and a file of that name would be run.
-    """
     here = os.getcwd()
-    if here in sys.path:
-        yield
-        return
-    sys.path.append(here)
+    added = here not in sys.path
+    if added:
+        sys.path.append(here)
+    try:
+        with exit_raises():
+            return getattr(importlib.import_module(module), attribute)
+    finally:
+        if added:
+            with contextlib.suppress(ValueError):  # the module may have changed sys.path
+                sys.path.remove(here)
+
+
+@contextlib.contextmanager
+def exit_raises() -> Iterator[None]:
+    """Turn ``sys.exit()`` into a :class:`UserExitError`."""
     try:
         yield
-    finally:
-        with contextlib.suppress(ValueError):  # that module may have changed the list
-            sys.path.remove(here)
+    except SystemExit as error:
+        raise UserExitError(error) from error

@@ -11,7 +11,7 @@ import carla.recourse_methods as carla_methods
 from rose_carla import baselines, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib import user_code as foreign
+from rose_carla._lib.user_code import import_object
 from rose_carla.errors import ExperimentError, error_text, unknown_name
 
 
@@ -98,7 +98,7 @@ def entry(name: str) -> Entry:
     if ":" not in name:
         raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
     try:
-        make = foreign.imported(name)
+        make = import_object(name)
     except Exception as error:  # a module of somebody else may raise anything
         raise ExperimentError(
             f"The method {name!r} cannot be imported: {type(error).__name__}: {error_text(error)}"

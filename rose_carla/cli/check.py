@@ -1,16 +1,7 @@
-"""Check this installation; or, with a method, whether it keeps the contract of recourse methods.
-
-examples:
-  rose-carla check
-  rose-carla check ROSE-one
-  rose-carla check mymethods:Mine --data loans.csv --target loan --favourable granted --model ann
-
-The exit code is 1 if something is missing or breaks.
-"""
+"""The command ``rose-carla check``."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import importlib.util
 import platform
@@ -18,87 +9,102 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
+import click
 import numpy as np
 import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
-from rose_carla._lib.endings import DONE, FAILED, show
 from rose_carla._lib.files import cache_dir
 from rose_carla._lib.text import one_line
 from rose_carla.bench import sources
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
-from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
-from rose_carla.cli.data import DataChoice, add_data_options
-from rose_carla.cli.method import add_method_options, build, hyperparameters, settings_of
-from rose_carla.cli.parser import MANY, CommandError, at_least
-from rose_carla.cli.streams import printing_aside
+from rose_carla.cli import Command
+from rose_carla.cli.console import DONE, FAILED, CommandError, describe_error, echo, user_code
+from rose_carla.cli.options import (
+    DataChoice,
+    build_method,
+    check_classifier_name,
+    check_hyperparams,
+    data_options,
+    load_classifier,
+    method_options,
+    model_option,
+)
 from rose_carla.datasets.raw import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
 
-_PEOPLE = 10
-_DATA = "compas"
+_EPILOG = """\
+Examples:
+  rose-carla check
+  rose-carla check ROSE-one
+  rose-carla check mymethods:Mine --data loans.csv --target loan --favourable granted --model ann
+
+The exit code is 1 if something is missing or a check fails.
+"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
-    parser.add_argument("method", nargs="?", metavar="METHOD", help="a method's name or module:Class; default: none")
-    add_data_options(parser, positional=False)
-    add_model_option(parser, "linear")
-    add_method_options(parser, None)
-    parser.add_argument(
-        "--limit", type=at_least(1, MANY), default=_PEOPLE, metavar="N", help=f"people to try it on; default {_PEOPLE}"
-    )
+@click.command(cls=Command, epilog=_EPILOG)
+@click.argument("method", metavar="[METHOD]", required=False)
+@data_options("--data")
+@model_option("linear")
+@method_options
+@click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="people to use; default 10")
+def check(
+    method: str | None,
+    data: DataChoice,
+    model: str | None,
+    hyperparams: dict[str, Any],
+    seed: int | None,
+    limit: int,
+) -> int:
+    """Check this installation; or, with a METHOD (a name or module:Class), the contract of recourse methods, on COMPAS
+    unless --data is given.
+    """
+    if method is not None:
+        data = data if data.source else replace(data, source="compas")
+        return _check_contract(method, data, model or "linear", hyperparams, seed or 0, limit)
+    if data.source or data.given_options or model or hyperparams or seed is not None:
+        raise CommandError("Name the method to check; the check of the installation takes no options.")
+    return _check_installation()
 
 
-def run(chosen: argparse.Namespace) -> int:
-    """Check the one or the other."""
-    if chosen.method is not None:
-        return _contract(chosen)
-    if chosen.data is not None or chosen.set or chosen.model is not None:
-        raise CommandError("Name the method to check; without one the installation is checked, which takes no options.")
-    return _installation()
-
-
-def _contract(chosen: argparse.Namespace) -> int:
-    """What of the contract holds, and what breaks."""
-    chosen.data = chosen.data or _DATA
-    choice, kind, seed = DataChoice.of(chosen), chosen.model or chosen.usual_model, chosen.seed or 0
-    options = hyperparameters(chosen.set)
-    check_name(kind)
-    settings_of(chosen.method, options, seed)
-    model = classifier(kind, choice.load(seed), seed)
-    factuals = models.negative_instances(model, seed=seed).head(chosen.limit)
-    with printing_aside():
-        failures = checks.contract_failures(build(chosen.method, model, seed, options), factuals)
-    show(one_line(f"{chosen.method} on {len(factuals)} people of {choice.name}, classifier {kind}"))
+def _check_contract(name: str, data: DataChoice, kind: str, hyperparams: dict[str, Any], seed: int, limit: int) -> int:
+    data.check()
+    check_classifier_name(kind)
+    check_hyperparams(name, hyperparams, seed)
+    model = load_classifier(kind, data.load(seed), seed)
+    factuals = models.negative_instances(model, seed=seed).head(limit)
+    with user_code():
+        failures = checks.contract_failures(build_method(name, model, seed, hyperparams), factuals)
+    echo(one_line(f"{name} on {len(factuals)} people of {data.name}, classifier {kind}"))
     width = max(map(len, checks.CHECKS))
-    for name in checks.CHECKS:
-        show(f"  {name:<{width}}  {'breaks: ' + one_line(failures[name]) if name in failures else 'holds'}")
+    for each in checks.CHECKS:
+        echo(f"  {each:<{width}}  {'fails: ' + one_line(failures[each]) if each in failures else 'holds'}")
     return FAILED if failures else DONE
 
 
-def _installation() -> int:
-    """What is there, what is not and how to get it, and whether it works."""
-    print(f"{'python':<22}  {platform.python_version()} on {platform.system()} {platform.machine()}")
-    for name, version in sources.versions().items():
-        print(f"{name:<22}  {version if version != '-' else 'not installed'}")
-    for name, state in _optional():
+def _check_installation() -> int:
+    rows = [("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    rows += [(name, "not installed" if version == "-" else version) for name, version in sources.versions().items()]
+    for name, state in [*rows, *_optional_packages()]:
         print(f"{name:<22}  {state}")
     failed = False
-    for name, check in _CHECKS.items():
+    for name, run in _CHECKS.items():
         try:
-            state = check()
-        except Exception as error:  # whatever goes wrong is what was asked for
+            state = run()
+        except Exception as error:  # any failure is a result of this check
             failed = True
-            state = f"FAILS: {one_line(told(error))}"
-        show(f"{name:<22}  {state}")
+            state = f"FAILS: {one_line(describe_error(error))}"
+        echo(f"{name:<22}  {state}")
         sys.stdout.flush()
-    print("Something does not work: see above." if failed else "All is well.")
+    print("Some checks failed, see above." if failed else "All checks passed.")
     return FAILED if failed else DONE
 
 
-def _optional() -> Iterator[tuple[str, str]]:
-    """Optional packages, and how to get those that are not there."""
+def _optional_packages() -> Iterator[tuple[str, str]]:
+    """Yield optional packages with their versions, or how to install them."""
     distributions = importlib.metadata.packages_distributions()
     for package in OPTIONAL_PACKAGES:
         if importlib.util.find_spec(package) is None:
@@ -108,21 +114,21 @@ def _optional() -> Iterator[tuple[str, str]]:
             yield package, f"{importlib.metadata.version(names[0]) if names else 'installed'} (optional)"
 
 
-def _data_files() -> str:
+def _check_data_files() -> str:
     for name in RAW_FILES:
         raw_file(name)
-    return "there, as they should be"
+    return "complete"
 
 
-def _cache() -> str:
+def _check_cache() -> str:
     folder = cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
-        return f"{folder} can be written"
+        return f"{folder} is writable"
 
 
 def _self_test() -> str:
-    """Train ROSE-one on people of whom nobody knows anything but income and debt, and plan for one of them."""
+    """Train ROSE-one on synthetic data and plan for a few people."""
     start = time.perf_counter()
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"income": rng.uniform(0, 100, 300), "debt": rng.uniform(0, 50, 300)})
@@ -132,8 +138,12 @@ def _self_test() -> str:
     method = RoseOne(model, {"ppo": {"n_updates": 8}, "progress": False})
     plans = method.plan(models.negative_instances(model, split="all").head(5))
     if not any(plan.found and plan.steps for plan in plans):
-        raise RoseCarlaError("ROSE-one was trained, but found no plan for anybody.")
+        raise RoseCarlaError("ROSE-one was trained, but found no plans.")
     return f"ROSE-one trains and plans, {time.perf_counter() - start:.1f} s"
 
 
-_CHECKS: dict[str, Callable[[], str]] = {"data files": _data_files, "cache": _cache, "self test": _self_test}
+_CHECKS: dict[str, Callable[[], str]] = {
+    "data files": _check_data_files,
+    "cache": _check_cache,
+    "self test": lambda: _self_test(),
+}

@@ -1,219 +1,280 @@
-"""The paper's eight metrics: for methods, for a policy, or for counterfactuals made elsewhere.
+"""The command ``rose-carla evaluate``."""
 
-examples:
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+from rose_carla import Benchmark, models
+from carla.models.api import MLModel
+from carla.recourse_methods.api import RecourseMethod
+from rose_carla._lib.runtime import seeded, time_limit
+from rose_carla._lib.text import csv_safe_frame, one_line
+from rose_carla.bench.cells import PATIENCE
+from rose_carla.bench.methods import METHODS
+from rose_carla.cli import Command, NameType, WordsOption
+from rose_carla.cli.console import (
+    DONE,
+    FAILED,
+    CommandError,
+    check_inputs,
+    check_output,
+    describe_error,
+    echo,
+    for_stream,
+    format_columns,
+    open_output,
+    remark,
+    report_failure,
+    use_utf8_stdout,
+    user_code,
+)
+from rose_carla.cli.options import (
+    DataChoice,
+    build_method,
+    check_classifier_name,
+    check_hyperparams,
+    data_options,
+    load_classifier,
+    method_options,
+    model_option,
+)
+from rose_carla.cli.policy_folder import input_files, load_policy, read_training
+from rose_carla.cli.recourse import check_part_of_training
+from rose_carla.datasets.people import PeopleReader
+from rose_carla.errors import DataError
+from rose_carla.metrics import METRICS
+from tqdm.auto import tqdm
+
+#: Functions that build the methods to evaluate, by the name of the row.
+Builders = dict[str, Callable[[], RecourseMethod]]
+_EPILOG = """\
+Examples:
   rose-carla evaluate compas --methods GrSp ROSE-one --limit 50
   rose-carla evaluate --policy policy --people applicants.csv
   rose-carla evaluate compas --people people.csv --counterfactuals counterfactuals.csv
   rose-carla evaluate german --all-actionable --methods mymethods:Mine ROSE-mul --format csv --per-person people.csv
 
-People are those of the paper (data of your own: the test split), or of --people, as far as the classifier turns them
-down. Both files are in original units; the second has one row for each person, in the same order, empty where nothing
-was found. A method that fails is told, the others go on, and the exit code is 1.
+People are those of the paper (your own data: the test split) or of --people, as far as the classifier rejects them.
+Both files are in original units; --counterfactuals has one row per person in the same order, empty where nothing was
+found. If a method fails, the others go on, and the exit code is 1.
 """
 
-from __future__ import annotations
 
-import argparse
-import csv
-import functools
-import sys
-from collections.abc import Callable
-from pathlib import Path
+class GivenCounterfactuals(RecourseMethod):
+    """Counterfactuals from elsewhere as a recourse method.
 
-import numpy as np
-import pandas as pd
-from rose_carla import models
-from carla.models.api import MLModel
-from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.endings import DONE, FAILED, remark, show, tell_failed
-from rose_carla._lib.text import csv_safe, csv_safe_frame, one_line
-from rose_carla._lib.user_code import ends_nothing
-from rose_carla.cli.classifier import add_model_option, check_name, classifier, told
-from rose_carla.cli.data import DataChoice, add_data_options
-from rose_carla.cli.judging import Elsewhere, judged
-from rose_carla.cli.method import METHODS, add_method_options, build, hyperparameters, settings_of
-from rose_carla.cli.parser import MANY, CommandError, at_least, named
-from rose_carla.cli.people import People, plain
-from rose_carla.cli.recourse import check_no_training
-from rose_carla.cli.streams import aligned, for_programs, frame_on_screen, on_screen, once, readable, writable, written
-from rose_carla.cli.training import load, read, sources
-from rose_carla.errors import DataError
-from rose_carla.metrics import METRICS
-from tqdm.auto import tqdm
+    Parameters
+    ----------
+    mlmodel
+        The classifier they are for.
+    counterfactuals
+        Encoded, with the labels of their factuals; NaN where nothing was found.
+    """
 
-#: Noisy versions of each person: more of them tell nothing new, and take memory.
-_MOST_SAMPLES = 1_000_000
-#: What makes a method, by the name of its row.
-Makers = dict[str, Callable[[], RecourseMethod]]
+    def __init__(self, mlmodel: MLModel, counterfactuals: pd.DataFrame) -> None:
+        super().__init__(mlmodel)
+        self.counterfactuals = counterfactuals
+
+    def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
+        """Return those of the factuals."""
+        return self.counterfactuals.loc[factuals.index, self._mlmodel.feature_input_order]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
-    add_data_options(parser, positional=True, optional=True)
-    add_model_option(parser)
-    parser.add_argument(
-        "--methods",
-        "--method",
-        nargs="+",
-        action="extend",
-        metavar="NAME",
-        help=f"{', '.join(METHODS)}, or module:Class; default ROSE-one, if there is nothing else to judge",
-    )
-    add_method_options(parser, None)
-    parser.add_argument("--policy", type=Path, metavar="DIR", help="judge the policy of 'rose-carla train'")
-    parser.add_argument("--people", metavar="FILE", help="a CSV file of people; default: the paper's")
-    parser.add_argument("--id", metavar="COL", help="of --people: who is who; default: rows numbered from 1")
-    parser.add_argument("--counterfactuals", metavar="FILE", help="judge those of --people, a CSV file")
-    parser.add_argument("--limit", type=at_least(1, MANY), metavar="N", help="the first N people only")
-    parser.add_argument(
-        "--samples",
-        type=at_least(1, _MOST_SAMPLES),
-        default=1000,
-        metavar="N",
-        help="noisy versions of each; default 1000",
-    )
-    parser.add_argument("--format", default="table", metavar="NAME", help="table (default) or csv, unrounded")
-    parser.add_argument("--per-person", metavar="FILE", help="a CSV row for each method and person, with intervals")
-
-
-def run(chosen: argparse.Namespace) -> int:
-    """Judge, and print means over people."""
-    named(chosen.format, ("table", "csv"), "format")
-    once(chosen.data, chosen.people, chosen.counterfactuals)
-    for source in filter(None, (chosen.people, chosen.counterfactuals)):
-        readable(source)
-    read_too = sources(chosen.policy)
-    per_person = writable(chosen.per_person, chosen.people, chosen.counterfactuals, chosen.data, *read_too)
-    if chosen.counterfactuals is not None and chosen.people is None:
-        raise CommandError("--counterfactuals needs --people FILE: those for whom they were made.")
-    if chosen.id is not None and chosen.people is None:
-        raise CommandError("--id is a column of --people FILE.")
-    model, seed, makers = _to_judge(chosen)
-    factuals, labels = _factuals(chosen, model, seed, makers)
-    results, failed = {}, {}
-    with tqdm(total=len(makers) * (1 + len(METRICS)), disable=None) as bar:
-        for name, make in makers.items():
-            bar.set_description(one_line(name))
-            try:
-                with ends_nothing():
-                    results[name] = judged(make, model, factuals, seed, chosen.samples, bar.update)
-            except Exception as error:  # methods of CARLA and of users raise what they like, and the others go on
-                failed[name] = told(error)
-    if results:
-        _show(results, chosen.format)
-    if per_person:
-        with written(per_person) as file:
-            rows = csv_safe_frame(_people(results, labels))
-            frame_on_screen(rows, file).to_csv(file, index=False, lineterminator="\n")
-    for name, words in failed.items():
-        tell_failed(f"{name}: {words}")
-    return FAILED if failed else DONE
-
-
-def _to_judge(chosen: argparse.Namespace) -> tuple[MLModel, int, Makers]:
-    """The classifier, the seed, and all that is to be judged."""
-    names = list(dict.fromkeys(chosen.methods or ()))
-    if not names and chosen.policy is None and chosen.counterfactuals is None:
-        names = ["ROSE-one"]
-    options, makers = hyperparameters(chosen.set), Makers()
-    if options and not names:
-        raise CommandError("--set is for --methods.")
+@click.command(cls=Command, epilog=_EPILOG)
+@data_options("data")
+@model_option("ann")
+@click.option(
+    "--methods",
+    "--method",
+    "names",
+    cls=WordsOption,
+    metavar="NAME ...",
+    help=f"{', '.join(METHODS)}, or module:Class; default ROSE-one, unless there is something else to evaluate",
+)
+@method_options
+@click.option("--policy", metavar="DIR", help="evaluate the policy of 'rose-carla train'")
+@click.option("--people", metavar="FILE", help="a CSV file of people; default: the paper's")
+@click.option("--id", "id_column", metavar="COL", help="column of --people that identifies people")
+@click.option("--counterfactuals", metavar="FILE", help="evaluate counterfactuals for --people, a CSV file")
+@click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help="only the first N people")
+@click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="noise samples; default 1000")
+@click.option("--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table or csv")
+@click.option("--per-person", metavar="FILE", help="write a CSV row per method and person, with intervals")
+def evaluate(
+    data: DataChoice,
+    model: str | None,
+    names: tuple[str, ...],
+    hyperparams: dict[str, Any],
+    seed: int | None,
+    policy: str | None,
+    people: str | None,
+    id_column: str | None,
+    counterfactuals: str | None,
+    limit: int | None,
+    samples: int,
+    form: str,
+    per_person: str | None,
+) -> int:
+    """Compute the paper's eight metrics for methods, for a policy, or for counterfactuals made elsewhere."""
+    folder = None if policy is None else Path(policy)
+    check_inputs(people, counterfactuals)
+    inputs = [people, counterfactuals, data.source]
+    if inputs.count("-") > 1:
+        check_inputs(*inputs)
+    per_person = check_output(per_person, *inputs, *input_files(folder))
+    for option, given in (("--counterfactuals", counterfactuals), ("--id", id_column)):
+        if given is not None and people is None:
+            raise CommandError(f"{option} requires --people FILE.")
+    names = tuple(dict.fromkeys(names)) or (("ROSE-one",) if folder is None and counterfactuals is None else ())
+    if hyperparams and not names:
+        raise CommandError("--set requires --methods.")
     for name in names:
-        settings_of(name, options, chosen.seed or 0)
-    if chosen.policy is not None:
-        check_no_training(chosen, but=("set",))
-        known = read(chosen.policy)[0].method
-        loading = load(chosen.policy, chosen.data, chosen.model, known if known in names else None)
-        model, seed = loading.model, loading.training.seed
-        makers[f"{loading.training.method} of {chosen.policy}"] = lambda: loading.method
+        check_hyperparams(name, hyperparams, seed or 0)
+    builders: Builders = {}
+    if folder is not None:
+        check_part_of_training(policy, {}, seed)
+        known = read_training(folder).method
+        loaded = load_policy(folder, data, model, known if known in names else None)
+        classifier, seed = loaded.model, loaded.training.seed
+        builders[f"{known} of {policy}"] = lambda: loaded.method
     else:
-        choice, kind, seed = DataChoice.of(chosen), chosen.model or chosen.usual_model, chosen.seed or 0
-        check_name(kind)
-        model = classifier(kind, choice.load(seed), seed)
+        data.check()
+        check_classifier_name(model or "ann")
+        seed = seed or 0
+        classifier = load_classifier(model or "ann", data.load(seed), seed)
     for name in names:
-        makers[name] = functools.partial(build, name, model, seed, options)
-    return model, seed, makers
+        builders[name] = functools.partial(build_method, name, classifier, seed, hyperparams)
+    if people is None:
+        factuals = models.negative_instances(classifier, seed=seed)
+        labels = {label: str(label) for label in factuals.index}
+    else:
+        factuals, labels = _read_people(people, PeopleReader(classifier.data, id_column))
+        if counterfactuals is not None:
+            _add_counterfactuals(builders, classifier, counterfactuals, factuals)
+        factuals = _rejected(classifier, factuals, people)
+    results, failures = _evaluate_all(builders, classifier, factuals.head(limit or len(factuals)), seed, samples)
+    if results:
+        _print_means(results, form)
+    if per_person:
+        with open_output(per_person) as file:
+            _write_frame(_per_person(results, labels), file)
+    for name, text in failures.items():
+        report_failure(f"{name}: {text}")
+    return FAILED if failures else DONE
 
 
-def _factuals(
-    chosen: argparse.Namespace, model: MLModel, seed: int, makers: Makers
-) -> tuple[pd.DataFrame, dict[object, str]]:
-    """People whom the classifier turns down, encoded, and what they are called."""
-    if chosen.people is None:
-        factuals = models.negative_instances(model, seed=seed)
-        factuals = factuals if chosen.limit is None else factuals.head(chosen.limit)
-        return factuals, {label: str(label) for label in factuals.index}
-    reader = People(model.data, chosen.id)
-    factuals, labels = _read(chosen.people, reader)
-    if chosen.counterfactuals is not None:
-        ends, others = _read(chosen.counterfactuals, People(model.data, beyond=True, blank=True))
-        if len(others) != len(labels):
-            raise DataError(
-                f"{chosen.counterfactuals!r} has {len(others)} rows for {len(labels)} people: leave a row empty where "
-                "nothing was found."
-            )
-        ends = ends.reindex(index=factuals.index, columns=model.feature_input_order)
-        makers[_row_name(chosen.counterfactuals, makers)] = lambda: Elsewhere(model, ends)
-    turned_down = ~models.favourable(model)(factuals[model.feature_input_order].to_numpy(dtype=float))
-    if not turned_down.any():
-        raise DataError(f"The classifier turns down nobody of {chosen.people!r}, so there is nothing to judge.")
-    if not turned_down.all():
-        remark(f"{int((~turned_down).sum())} of {len(factuals)} people are accepted already and left out")
-    factuals = factuals[turned_down]
-    return (factuals if chosen.limit is None else factuals.head(chosen.limit)), labels
-
-
-def _row_name(source: str, makers: Makers) -> str:
-    """What counterfactuals of a file are called in the table."""
+def _add_counterfactuals(builders: Builders, model: MLModel, source: str, factuals: pd.DataFrame) -> None:
     name = Path(source).name
-    if name in makers:
-        raise CommandError(f"{source!r} is named like another row of the table: rename the file.")
-    return name
+    if name in builders:
+        raise CommandError(f"{source!r} has the name of another row of the table: rename the file.")
+    ends, labels = _read_people(source, PeopleReader(model.data, extrapolate=True, keep_empty=True))
+    if len(labels) != len(factuals):
+        raise DataError(
+            f"{source!r} has {len(labels)} rows for {len(factuals)} people: leave a row empty where nothing was found."
+        )
+    ends = ends.reindex(index=factuals.index, columns=model.feature_input_order)
+    builders[name] = lambda: GivenCounterfactuals(model, ends)
 
 
-def _read(source: str, reader: People) -> tuple[pd.DataFrame, dict[object, str]]:
-    """All rows of a file, encoded, numbered from 0; one that cannot be used is an error here."""
+def _read_people(source: str, reader: PeopleReader) -> tuple[pd.DataFrame, dict[object, str]]:
+    """Read all rows of a file, encoded and numbered from 0, and their labels; an invalid row is an error."""
     frames: list[pd.DataFrame] = []
     labels: dict[object, str] = {}
     for chunk in reader.chunks(source, 10_000):
-        if chunk.refused:
-            row = min(chunk.refused)
-            raise DataError(f"Row {len(labels) + row + 1} of {source!r}: {chunk.refused[row]}.")
+        if chunk.invalid:
+            row = min(chunk.invalid)
+            raise DataError(f"Row {len(labels) + row + 1} of {source!r}: {chunk.invalid[row]}.")
         frames.append(chunk.encoded.set_axis(chunk.encoded.index + len(labels), axis=0))
         labels.update({len(labels) + row: label for row, label in enumerate(chunk.labels)})
     if not labels:
-        raise DataError(f"There is nobody in {source!r}.")
+        raise DataError(f"{source!r} has no rows.")
     return pd.concat(frames), labels
 
 
-def _show(results: dict[str, pd.DataFrame], form: str) -> None:
-    """Means over people, for people or for programs."""
+def _rejected(model: MLModel, factuals: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the people whom the classifier rejects."""
+    rejected = ~models.favourable(model)(factuals[model.feature_input_order].to_numpy(dtype=float))
+    if not rejected.any():
+        raise DataError(f"The classifier accepts all people of {source!r}: there is nothing to evaluate.")
+    if not rejected.all():
+        remark(f"{int((~rejected).sum())} of {len(factuals)} people are already accepted and left out")
+    return factuals[rejected]
+
+
+def _evaluate_all(
+    builders: Builders, model: MLModel, factuals: pd.DataFrame, seed: int, n_samples: int
+) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+    """Evaluate all methods; return metrics with a row per factual, and what failed, by method."""
+    results, failures = {}, {}
+    with tqdm(total=len(builders) * len(METRICS), disable=None) as bar:
+        for name, build in builders.items():
+            bar.set_description(one_line(name))
+            try:
+                with user_code():
+                    benchmark = _run_method(build, model, factuals, seed, n_samples)
+                    frames = []
+                    for metric in METRICS:
+                        frames.append(benchmark.compute_metric(metric))
+                        bar.update()
+                results[name] = pd.concat(frames, axis=1)
+                if isinstance(benchmark._recourse_method, GivenCounterfactuals):
+                    results[name]["Recourse_Time"] = np.nan
+            except Exception as error:  # methods may raise anything
+                failures[name] = describe_error(error)
+    return results, failures
+
+
+def _run_method(
+    build: Callable[[], RecourseMethod], model: MLModel, factuals: pd.DataFrame, seed: int, n_samples: int
+) -> Benchmark:
+    """Build a method and run it, seeded and timed as in the paper's tables."""
+    with time_limit(PATIENCE, f"timeout after {PATIENCE:.0f} s"):
+        with seeded(seed):
+            method = build()
+            with contextlib.suppress(Exception):  # warm-up: compilation and imports are not the method's time
+                method.get_counterfactuals(factuals.head(1))
+        with seeded(seed):
+            return Benchmark(model, method, factuals, {"n_samples": n_samples, "seed": seed})
+
+
+def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
+    """Print the means over people."""
     if form == "csv":
-        for_programs()
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["Method", "People", *METRICS])
-        for name, frame in results.items():
-            label = on_screen(str(csv_safe(name)), sys.stdout)
-            writer.writerow([label, len(frame), *(_unrounded(frame[metric].mean()) for metric in METRICS)])
+        use_utf8_stdout()
+        means = {name: {"People": len(frame), **frame[list(METRICS)].mean()} for name, frame in results.items()}
+        _write_frame(pd.DataFrame.from_dict(means, orient="index").rename_axis("Method").reset_index(), sys.stdout)
         return
-    lines = [["", "People", *(METRICS[metric].label for metric in METRICS)]]
+    rows = [["", "People", *(metric.label for metric in METRICS.values())]]
     for name, frame in results.items():
-        means = {metric: frame[metric].mean() for metric in METRICS}
-        texts = [f"{mean:.{METRICS[metric].digits}f}" if np.isfinite(mean) else "-" for metric, mean in means.items()]
-        lines.append([name, str(len(frame)), *texts])
-    show(aligned(lines))
+        numbers = [(frame[column].mean(), metric.digits) for column, metric in METRICS.items()]
+        rows.append([name, str(len(frame)), *(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x, digits in numbers)])
+    echo(format_columns(rows))
 
 
-def _people(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:
-    """One row for each method and person."""
-    frames = [
-        frame.assign(Method=name, Person=[labels[label] for label in frame.index]) for name, frame in results.items()
-    ]
-    if not frames:
-        return pd.DataFrame(columns=["Method", "Person", *METRICS])
-    whole = pd.concat(frames)
-    return whole[["Method", "Person", *(column for column in whole if column not in ("Method", "Person"))]]
+def _per_person(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:
+    frames = [pd.DataFrame(columns=["Method", "Person", *METRICS])] if not results else []
+    for name, frame in results.items():
+        frame = frame.copy()
+        frame.insert(0, "Method", name)
+        frame.insert(1, "Person", [labels[label] for label in frame.index])
+        frames.append(frame)
+    return pd.concat(frames)
 
 
-def _unrounded(mean: float) -> str:
-    return plain(mean) if np.isfinite(mean) else ""
+def _write_frame(frame: pd.DataFrame, file: Any) -> None:
+    """Write a CSV table without formulas and, on a terminal, without control characters."""
+    frame = csv_safe_frame(frame)
+    for name in ("Method", "Person"):
+        if name in frame:
+            frame[name] = frame[name].map(lambda text: for_stream(str(text), file))
+    frame.replace({np.inf: np.nan, -np.inf: np.nan}).to_csv(
+        file, index=False, lineterminator="\n", float_format="%.12g"
+    )

@@ -1,136 +1,211 @@
-"""Plans for the people of a CSV file: what to change, step by step, and how likely that is to work.
+"""The command ``rose-carla recourse``."""
 
-examples:
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+from rose_carla._lib.text import csv_safe, printable
+from rose_carla.cli import Command, NameType
+from rose_carla.cli.console import (
+    DONE,
+    FAILED,
+    STDIO,
+    CommandError,
+    check_inputs,
+    check_output,
+    for_stream,
+    open_output,
+    remark,
+    use_utf8_stdout,
+)
+from rose_carla.cli.options import (
+    DataChoice,
+    build_method,
+    check_classifier_name,
+    check_hyperparams,
+    data_options,
+    find_planner,
+    load_classifier,
+    method_options,
+    model_option,
+    planner_option,
+)
+from rose_carla.cli.policy_folder import input_files, load_policy
+from rose_carla.datasets.people import PeopleChunk, PeopleReader
+from rose_carla.rose.plan import COLUMNS, Plan
+from rose_carla.rose.sequential import Sequential
+from tqdm.auto import tqdm
+
+#: Status of a person whose row cannot be used; the others are those of a plan.
+INVALID = "invalid"
+_EPILOG = """\
+Examples:
   rose-carla recourse applicants.csv --policy policy --out plans.csv
   rose-carla recourse applicants.csv --policy policy --id applicant --format text
   grep -v test applicants.csv | rose-carla recourse - --policy policy --format json | head
   rose-carla recourse applicants.csv --data loans.csv --target loan --favourable granted --immutable age
 
-The file has the columns of the training data, in the units people know; the outcome may be missing, and further columns
-are ignored. Every person gets a status: plan, accepted (nothing needs to change), no plan, or refused (the row cannot
-be used, and why). The exit code is 1 if some rows were refused.
+The file has the columns of the training data, in original units; the outcome may be missing, further columns are
+ignored. Each person has a status: plan, accepted (nothing needs to change), no plan, or invalid (the row cannot be
+used). The exit code is 1 if there are invalid rows.
 """
-
-from __future__ import annotations
-
-import argparse
-import contextlib
-import dataclasses
-import os
-import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-
-from rose_carla._lib.endings import DONE, FAILED, remark
-from rose_carla.cli.classifier import add_model_option, check_name, classifier
-from rose_carla.cli.data import OF_CSV, DataChoice, add_data_options
-from rose_carla.cli.method import add_method_options, build, hyperparameters, planner_class, settings_of
-from rose_carla.cli.parser import MANY, CommandError, at_least, named
-from rose_carla.cli.people import Chunk, People
-from rose_carla.cli.plans import FORMATS, REFUSED, Answer
-from rose_carla.cli.streams import STANDARD, for_programs, once, readable, writable, written
-from rose_carla.cli.training import load, sources
-from rose_carla.rose.sequential import Sequential
-from tqdm.auto import tqdm
-
-_TOGETHER = 2000
-#: Options that say what a policy is, and are known if there is one.
-_OF_TRAINING = (*OF_CSV, "all_actionable", "set", "seed")
+#: A person's label, the plan or None for an invalid row, and a note.
+Answer = tuple[str, Plan | None, str]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
-    parser.add_argument("people", metavar="PEOPLE", help="a CSV file with one row per person, or - for stdin")
-    parser.add_argument("--policy", type=Path, metavar="DIR", help="of 'rose-carla train'; without it, train on --data")
-    add_data_options(parser, positional=False)
-    add_model_option(parser)
-    add_method_options(parser)
-    parser.add_argument("--id", metavar="COL", help="the column that tells who is who; default: rows numbered from 1")
-    parser.add_argument("--format", default="csv", metavar="NAME", help="csv (default), json or text")
-    parser.add_argument("--out", metavar="FILE", help="default: stdout")
-    parser.add_argument(
-        "--extrapolate",
-        action="store_true",
-        help="plan for people with values outside the range of the training data too; by default they are refused",
-    )
-    parser.add_argument(
-        "--chunk", type=at_least(1, MANY), default=_TOGETHER, metavar="N", help=f"people at a time; default {_TOGETHER}"
-    )
+def write_csv(answers: list[Answer], file: TextIO, first: bool) -> None:
+    """Write one row per step, or one for a person without steps."""
+    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+    if first:
+        writer.writeheader()
+    for label, plan, note in answers:
+        for row in _rows(label, plan, note):
+            cells = {name: "" if value is None else str(csv_safe(value)) for name, value in row.items()}
+            writer.writerow({name: for_stream(cell, file) for name, cell in cells.items()})
 
 
-def run(chosen: argparse.Namespace) -> int:
-    """Read, plan and write, some people at a time."""
-    write = FORMATS[named(chosen.format, list(FORMATS), "format")]
-    once(chosen.people, chosen.data)
-    readable(chosen.people)
-    out = writable(chosen.out, chosen.people, chosen.data, *sources(chosen.policy))
-    if chosen.format != "text":
-        for_programs()
-    method = planner_of(chosen)
-    people = People(method._mlmodel.data, chosen.id, chosen.extrapolate)
-    counts: Counter[str] = Counter()
-    names: Counter[str] = Counter()
-    with written(out) as file, tqdm(unit=" people", disable=None, total=_lines(chosen.people)) as bar:
-        for chunk in people.chunks(chosen.people, chosen.chunk):
-            answers = list(answered(method, chunk))
-            write(answers, file, not counts)
-            file.flush()
-            counts.update(answer.status for answer in answers)
-            if chosen.id:  # numbers of rows stand for one person each
-                names.update(chunk.labels)
-            bar.update(len(answers))
-        if not counts:  # nobody: the header alone
-            write([], file, True)
-    shared = sum(1 for count in names.values() if count > 1)
-    if shared:
-        remark(f"{shared} names in column {chosen.id!r} stand for more than one person")
-    total = sum(counts.values())
-    print(f"{total:,} people: {', '.join(f'{n:,} {status}' for status, n in sorted(counts.items()))}", file=sys.stderr)
-    return FAILED if counts[REFUSED] else DONE
+def _rows(label: str, plan: Plan | None, note: str) -> Iterator[dict[str, Any]]:
+    if plan is None:
+        yield {"person": label, "status": INVALID, "reason": note}
+        return
+    for row in plan.to_rows():
+        yield {**row, "reason": "; ".join(filter(None, [row["reason"], note]))}
 
 
-def planner_of(chosen: argparse.Namespace) -> Sequential:
-    """The method that plans: of a folder, or trained now."""
-    if chosen.policy is not None:
-        check_no_training(chosen)
-        return load(chosen.policy, chosen.data, chosen.model, chosen.method).method
-    if chosen.data is None:
-        raise CommandError("Say what to plan with: --policy DIR of a training, or --data DATA to train on.")
-    choice = DataChoice.of(chosen)
-    seed, name, kind = chosen.seed or 0, chosen.method or "ROSE-one", chosen.model or chosen.usual_model
-    options = hyperparameters(chosen.set)
-    planner_class(name)
-    check_name(kind)
-    settings_of(name, options, seed)
-    method = build(name, classifier(kind, choice.load(seed), seed), seed, options)
-    assert isinstance(method, Sequential)
-    return method
-
-
-def check_no_training(chosen: argparse.Namespace, but: Sequence[str] = ()) -> None:
-    """Refuse options that a policy has settled."""
-    for name in _OF_TRAINING:
-        if name not in but and getattr(chosen, name) not in (None, False):
-            option = name.replace("_", "-")
-            raise CommandError(f"--{option} belongs to the training in {str(chosen.policy)!r}: leave it out.")
-
-
-def answered(method: Sequential, chunk: Chunk) -> Iterator[Answer]:
-    """An answer for everybody, in order."""
-    plans = {plan.label: plan for plan in method.plan(chunk.encoded)} if len(chunk.encoded) else {}
-    for row, label in enumerate(chunk.labels):
-        if row in chunk.refused:
-            yield Answer(label, None, chunk.refused[row])
+def write_json(answers: list[Answer], file: TextIO, first: bool) -> None:
+    """Write one JSON object per person and line."""
+    for label, plan, note in answers:
+        if plan is None:
+            found = {"person": label, "status": INVALID, "reason": note}
         else:
-            yield Answer(label, dataclasses.replace(plans[row], label=label), chunk.outside.get(row, ""))
+            found = {**plan.to_dict(), "reason": "; ".join(filter(None, [plan.reason, note]))}
+        text = json.dumps(found, ensure_ascii=False)
+        print("".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text), file=file)
 
 
-def _lines(source: str) -> int | None:
-    """About how many people there are, if that can be told without reading them away."""
-    if source == STANDARD or not os.path.isfile(source):
+def write_text(answers: list[Answer], file: TextIO, first: bool) -> None:
+    """Write plans as sentences."""
+    for label, plan, note in answers:
+        if plan is None:
+            lines = [f"Person {label}: invalid, {note}"]
+        else:
+            lines = [*plan.lines(), *([f"  ({note})"] if note else [])]
+        print(*map(printable, lines), sep="\n", file=file)
+
+
+#: Writers by format; the last argument is whether these are the first answers.
+FORMATS: Mapping[str, Callable[[list[Answer], TextIO, bool], None]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "text": write_text,
+}
+
+
+@click.command(cls=Command, epilog=_EPILOG)
+@click.argument("people", metavar="PEOPLE")
+@click.option("--policy", metavar="DIR", help="folder of 'rose-carla train'; without it, train on --data")
+@data_options("--data")
+@model_option("ann")
+@planner_option
+@method_options
+@click.option("--id", "id_column", metavar="COL", help="column that identifies people; default: rows numbered from 1")
+@click.option("--format", "form", type=NameType("format", FORMATS), default="csv", help="csv (default), json or text")
+@click.option("--out", metavar="FILE", help="default: stdout")
+@click.option("--extrapolate", is_flag=True, help="accept values outside the range of the training data")
+@click.option(
+    "--chunk", type=click.IntRange(1, 10**9), default=2000, metavar="N", help="people at a time; default 2000"
+)
+def recourse(
+    people: str,
+    policy: str | None,
+    data: DataChoice,
+    model: str | None,
+    method: str | None,
+    hyperparams: dict[str, Any],
+    seed: int | None,
+    id_column: str | None,
+    form: str,
+    out: str | None,
+    extrapolate: bool,
+    chunk: int,
+) -> int:
+    """Plan recourse for the people of a CSV file (- for stdin): what to change, step by step, with the probability of
+    success.
+    """
+    folder = None if policy is None else Path(policy)
+    check_inputs(people)
+    check_inputs(people if people == STDIO else None, data.source)
+    out = check_output(out, people, data.source, *input_files(folder))
+    if form != "text":
+        use_utf8_stdout()
+    if folder is not None:
+        check_part_of_training(policy, hyperparams, seed)
+        planner = load_policy(folder, data, model, method).method
+    else:
+        planner = _train_planner(data, model or "ann", method or "ROSE-one", hyperparams, seed or 0)
+    reader = PeopleReader(planner._mlmodel.data, id_column, extrapolate)
+    counts: Counter[str] = Counter()
+    labels: Counter[str] = Counter()
+    with open_output(out) as file, tqdm(unit=" people", disable=None, total=_count_lines(people)) as bar:
+        for some in reader.chunks(people, chunk):
+            answers = plan_chunk(planner, some)
+            FORMATS[form](answers, file, not counts)
+            file.flush()
+            counts.update(INVALID if plan is None else plan.status for _, plan, _ in answers)
+            labels.update(some.labels if id_column else ())
+            bar.update(len(answers))
+        if not counts:
+            FORMATS[form]([], file, True)
+    shared = sum(count > 1 for count in labels.values())
+    if shared:
+        remark(f"{shared} values of column {id_column!r} belong to more than one person")
+    total = f"{sum(counts.values()):,} people"
+    print(f"{total}: {', '.join(f'{n:,} {status}' for status, n in sorted(counts.items()))}", file=sys.stderr)
+    return FAILED if counts[INVALID] else DONE
+
+
+def check_part_of_training(policy: object, hyperparams: Mapping[str, Any], seed: int | None) -> None:
+    """Raise an error for options that a policy has fixed."""
+    for option, given in (("--set", bool(hyperparams)), ("--seed", seed is not None)):
+        if given:
+            raise CommandError(f"{option} is part of the training in {str(policy)!r}: leave it out.")
+
+
+def _train_planner(data: DataChoice, model: str, method: str, hyperparams: Mapping[str, Any], seed: int) -> Sequential:
+    if not data.source:
+        raise CommandError("Name a trained policy with --policy DIR, or data to train on with --data DATA.")
+    data.check()
+    find_planner(method)
+    check_classifier_name(model)
+    check_hyperparams(method, hyperparams, seed)
+    planner = build_method(method, load_classifier(model, data.load(seed), seed), seed, hyperparams)
+    assert isinstance(planner, Sequential)
+    return planner
+
+
+def plan_chunk(method: Sequential, chunk: PeopleChunk) -> list[Answer]:
+    """Plan for some people; return an answer for each row, in order."""
+    plans = {plan.label: plan for plan in method.plan(chunk.encoded)} if len(chunk.encoded) else {}
+    return [
+        (label, None, chunk.invalid[row])
+        if row in chunk.invalid
+        else (label, dataclasses.replace(plans[row], label=label), chunk.outside.get(row, ""))
+        for row, label in enumerate(chunk.labels)
+    ]
+
+
+def _count_lines(source: str) -> int | None:
+    """Return about how many people a regular file has, for the progress bar."""
+    if not os.path.isfile(source) or not sys.stderr.isatty():
         return None
-    with contextlib.suppress(OSError), open(source, "rb") as file:
-        blocks = iter(lambda: file.read(1 << 20), b"")
-        return max(sum(block.count(b"\n") for block in blocks) - 1, 0)
-    return None
+    with open(source, "rb") as file:
+        return max(sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1, 0)

@@ -283,11 +283,19 @@ class Sequential(Method):
             f"required (tau = {self.task.tau:g})"
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy and its settings to a file that holds data only, no code."""
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+        """Write the policy and its settings to a file; it holds arrays and JSON only.
+
+        Parameters
+        ----------
+        path
+            The file.
+        metadata
+            Further JSON-able values to keep in the file.
+        """
         if not hasattr(self, "policy_"):
             raise PlanError("The policy is not trained yet: call fit() first.")
-        about = {"method": self.name, "settings": self.settings.as_dict(), "slope": self.slope_}
+        about = {**(metadata or {}), "method": self.name, "settings": self.settings.as_dict(), "slope": self.slope_}
         policy_file.write(path, about, self.policy_, self.log_, self._mlmodel)
 
     @classmethod

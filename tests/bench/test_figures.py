@@ -15,8 +15,8 @@ from rose_carla import bench, datasets, plots
 from plot_examples import log, made_up_people, plan
 from rose_carla.bench import METHODS, OURS, TABLE_1, Scope
 from rose_carla.bench import figure_recipes as recipes
-from rose_carla.bench.figure_command import figures
 from rose_carla.bench.figure_recipes import RECIPES, Recipe, largest_distance
+from rose_carla.cli import main
 from rose_carla.errors import ExperimentError, PlanError
 from scipy.spatial.distance import pdist
 
@@ -181,25 +181,6 @@ def test_the_plan_that_is_shown_has_many_steps_of_which_each_helps(monkeypatch):
         recipes.loan_plan(2)
 
 
-@pytest.mark.parametrize("words", [["nois"], ["--formats", "pfd"], ["--datasets", "compsa"], ["--seeds", "0"]])
-def test_what_does_not_exist_is_refused_in_one_line(words, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    told = {
-        "nois": "error: Unknown figure 'nois': did you mean 'noise'?",
-        "pfd": "error: Unknown format 'pfd': did you mean 'pdf'?",
-        "compsa": "error: Unknown data set 'compsa': did you mean 'compas'?",
-        "0": "error: --seeds has to be at least 1, got 0.",
-    }[words[-1]]
-    with pytest.raises(SystemExit) as refused:
-        figures(words)
-    assert refused.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(told)
-    assert err.count("\n") == 1
-    assert not [*tmp_path.iterdir()]
-
-
 def in_folder(tmp_path, *words):
     return [*words, "--out", str(tmp_path / "out"), "--cells", str(tmp_path / "cells")]
 
@@ -210,7 +191,7 @@ def test_a_figure_that_cannot_be_made_is_told_and_the_others_are_written(capsys,
 
     monkeypatch.setitem(RECIPES, "steps", Recipe("what goes wrong", refuse))
     words = in_folder(tmp_path, "steps", "accumulation", "steps", "--formats", "svg", "--datasets", "compas")
-    assert figures(words) == 1
+    assert main(["figures", *words]) == 1
     out, err = capsys.readouterr()
     assert err == "failed: steps: Nobody knows how.\n"
     assert out == f"{tmp_path / 'out' / 'accumulation'}: {RECIPES['accumulation'].description}\n"
@@ -227,9 +208,9 @@ def test_a_run_in_which_every_cell_fails_tells_so_and_writes_the_others(capsys, 
     for name in ("ROAR", "ARAR", *OURS):
         monkeypatch.setitem(METHODS, name, dataclasses.replace(METHODS[name], make=broken))
     words = in_folder(tmp_path, "distances", "accumulation", "--quick", "--jobs", "1", "--datasets", "compas")
-    assert figures(words) == 1
+    assert main(["figures", *words]) == 1
     err = capsys.readouterr().err
-    assert "failed: distances: The results have no column" in err
+    assert "failed: distances: The table of people has no column" in err
     assert "failed: compas linear ARAR seed 0: ValueError: out of order" in err
     assert len([line for line in err.splitlines() if line.startswith("failed: ")]) == 1 + 5
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -238,7 +219,7 @@ def test_a_run_in_which_every_cell_fails_tells_so_and_writes_the_others(capsys, 
 
 def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path):
     (tmp_path / "out").write_text("no folder")
-    assert figures(in_folder(tmp_path, "accumulation", "--formats", "svg")) == 2
+    assert main(in_folder(tmp_path, "figures", "accumulation", "--formats", "svg")) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: The folder ")
@@ -257,7 +238,7 @@ def quick(tmp_path_factory):
         for name in OURS:
             patch.setitem(METHODS, name, dataclasses.replace(METHODS[name], options=HASTY))
         for _ in range(2):
-            code = figures(words)
+            code = main(["figures", *words])
             told.append((code, {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}))
     return folder, told
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from rose_carla import datasets
 from cli_examples import people
-from rose_carla.cli.data import table
+from rose_carla.cli.options import read_frame
 from rose_carla.datasets import csv_files
 from rose_carla.datasets.csv_files import read_table
 from rose_carla.errors import DataError
@@ -79,7 +79,7 @@ def test_values_under_no_column_and_columns_without_a_name_are_refused(content, 
     with pytest.raises(DataError, match=told):
         datasets.from_csv(path, "y", favourable="y")
     with pytest.raises(DataError, match=told):
-        table(str(path))
+        read_frame(str(path))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +14,8 @@ from bad_files import BOMBS, accidents, payloads, strangers, with_header
 from fault_trials import Came, Trial
 from rose_carla._lib import files
 from rose_carla.bench import Judgement, Recourse, Setting, Store
-from rose_carla.cli import training
-from rose_carla.cli.training import load
+from rose_carla.cli.options import DataChoice
+from rose_carla.cli.policy_folder import POLICY, load_policy, read_training
 from rose_carla.errors import RoseCarlaError
 
 #: Places of a file that are damaged, in each of several ways.
@@ -59,10 +58,8 @@ def other_versions(trial: Trial) -> Came:
     """one of these was written by an older or a newer version"""
 
     def contents(whole: bytes) -> Iterator[bytes]:
-        signed = whole.startswith(b"{")
-        ours = training.FORMAT if signed else files.FORMAT
-        for number in sorted({0, ours - 1, ours + 1, 99}):
-            yield _of_format(whole, number) if signed else with_header(whole, format=number)
+        for number in sorted({0, files.FORMAT - 1, files.FORMAT + 1, 99}):
+            yield with_header(whole, format=number)
 
     return _tried(trial, contents, "has format")
 
@@ -73,13 +70,6 @@ def hostile(trial: Trial) -> Came:
     n, told = _tried(trial, lambda whole: [*payloads(mark).values(), *(bomb() for bomb in BOMBS.values())])
     assert not mark.exists()
     return n, f"{told}; nothing was run"
-
-
-def _of_format(whole: bytes, number: int) -> bytes:
-    """A training of another format with a checksum of its own, as the version that wrote it would have signed it."""
-    about = {**json.loads(whole), "format": number}
-    del about["checksum"]
-    return json.dumps({**about, "checksum": training.checksum(about)}).encode()
 
 
 def _tried(
@@ -111,8 +101,8 @@ def _tried(
 
 def _kinds(trial: Trial) -> Iterator[Kind]:
     small = trial.small()
-    trained = load(small.policy, None, None)
-    yield Kind(small.policy / "train.json", lambda: _or_rejected(lambda: load(small.policy, None, None).training))
+    trained = load_policy(small.policy, DataChoice(""), None)
+    yield Kind(small.policy / POLICY, lambda: _or_rejected(lambda: read_training(small.policy)))
     policy = trial.folder / "policy.safetensors"
     trained.method.save(policy)
     yield Kind(policy, lambda: _or_rejected(lambda: _contents(RoseOne.load(policy, trained.model))))

@@ -14,7 +14,8 @@ from rose_carla import RoseOne
 from fault_trials import Came, Trial, check_cells, crash_points, finished, gets_through, table, workers_of
 from rose_carla._lib.files import write_file
 from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
-from rose_carla.cli.training import load
+from rose_carla.cli.options import DataChoice
+from rose_carla.cli.policy_folder import load_policy
 
 Write = Callable[[], None]
 #: Of writing a file whole: it is brought to the disk, about to be renamed, renamed, and the writer gets through.
@@ -134,10 +135,12 @@ def while_writing(trial: Trial) -> Came:
 def _writers(trial: Trial) -> Iterator[tuple[Write, Write, Callable[[], object]]]:
     """Ways to write something old and something new to the same place, and to read what is there."""
     folder = trial.folder
-    trainings = [load(trial.small(name, name=name).policy, None, None) for name in ("tau=0.6", "tau=0.7")]
+    trainings = [
+        load_policy(trial.small(name, name=name).policy, DataChoice(""), None) for name in ("tau=0.6", "tau=0.7")
+    ]
     training, policy = folder / "training", folder / "policy.safetensors"
-    old, new = (lambda each=each: each.training.write(training, each.method, ["rose-carla"]) for each in trainings)
-    yield old, new, lambda: load(training, None, None).method.settings.tau
+    old, new = (lambda each=each: each.training.save(training, each.method, ["rose-carla"]) for each in trainings)
+    yield old, new, lambda: load_policy(training, DataChoice(""), None).method.settings.tau
     old, new = (lambda each=each: each.method.save(policy) for each in trainings)
     yield old, new, lambda: RoseOne.load(policy, trainings[0].model).settings.tau
     store, cell = Store(folder / "cells"), Judgement(Recourse(Setting("compas", "linear"), "GrSp"), ("Proximity",))

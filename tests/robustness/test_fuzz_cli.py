@@ -119,7 +119,7 @@ def check_told(code, out, err):
     """It ends in results, or in one sentence; nothing commands a terminal."""
     assert code in (0, 1, 2)
     assert "Traceback" not in err
-    assert "no mistake of yours" not in err
+    assert "This is a bug" not in err
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert len(errors) == (code == 2), err
     assert all(len(line.split()) > 4 and line[-1] in ".?!)" for line in errors), err
@@ -127,7 +127,7 @@ def check_told(code, out, err):
 
 
 def check_answers(out, err, code, form, n):
-    """One status for everybody, numbers in their ranges, and the exit code says whether somebody was refused."""
+    """One status for everybody, numbers in their ranges, and the exit code tells whether there are invalid rows."""
     total = int(re.search(r"^([\d,]+) people:", err, re.MULTILINE)[1].replace(",", ""))
     assert n is None or total == n
     if form == "csv":
@@ -141,10 +141,10 @@ def check_answers(out, err, code, form, n):
         assert all(sign.isprintable() or sign == "\n" for sign in out)
         return
     assert len(statuses) == total
-    assert {*statuses} <= {"plan", "accepted", "no plan", "refused"}
-    assert (code == 1) == ("refused" in statuses)
+    assert {*statuses} <= {"plan", "accepted", "no plan", "invalid"}
+    assert (code == 1) == ("invalid" in statuses)
     for row in rows:
-        if row["status"] == "refused":
+        if row["status"] == "invalid":
             assert len(row["reason"].split()) >= 3
 
 
@@ -170,8 +170,8 @@ def test_tables_of_the_command(folder):  # noqa: F811
         )
         check_told(code, out, err)
         if code == 1:
-            assert "refused: " in out
-        tally.ends[{0: "result", 1: "refused", 2: "error"}[code]] += 1
+            assert "problem: " in out
+        tally.ends[{0: "result", 1: "problems", 2: "error"}[code]] += 1
 
     run()
     tally.close(0.2)

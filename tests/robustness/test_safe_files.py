@@ -24,8 +24,8 @@ from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
 from rose_carla._lib.text import csv_safe, csv_safe_frame
 from rose_carla.bench import Judgement, Recourse, Setting, Store
 from rose_carla.bench.results import to_csv
-from rose_carla.cli import streams
-from rose_carla.cli.plans import Answer, write_csv
+from rose_carla.cli.console import format_columns
+from rose_carla.cli.recourse import write_csv
 from rose_carla.errors import PlanError
 from rose_carla.rose import policy_file as policies
 
@@ -299,9 +299,9 @@ def test_what_is_shown_commands_no_terminal(run, folder):  # noqa: F811
     json_lines = run("recourse", name, "--policy", "policy", "--id", "name", "--format", "json").out
     assert [json.loads(line)["person"] for line in json_lines.splitlines()][7] == "\x1b[2J\x9b31m\u202e7"
     screen = type("Screen", (io.StringIO,), {"isatty": lambda self: True})()
-    write_csv([Answer("\x1b[2J", None, "\x9b")], screen, first=True)
+    write_csv([("\x1b[2J", None, "\x9b")], screen, first=True)
     described = run("datasets", changed(folder, "\x1b[2J.csv", change), "--target", "loan", "--favourable", "granted")
     assert described.code == 0
-    others = (run("datasets", name, "--target", "name").out, streams.aligned([["\x1b[2J"]]))
+    others = (run("datasets", name, "--target", "name").out, format_columns([["\x1b[2J"]]))
     for text in (done.out, done.err, json_lines, screen.getvalue(), described.out, *others):
         assert all(sign.isprintable() or sign == "\n" for sign in text)

@@ -1,4 +1,4 @@
-"""``rose-carla evaluate`` and ``check``: what they print is what the package computes."""
+"""``rose-carla evaluate`` and ``check``: they print what the package computes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rose_carla import Benchmark, metrics, models
 from cli_examples import ROLES, changed
 from rose_carla.baselines import Arar
 
-pytest_plugins = ("cli_examples",)  # its fixtures
+pytest_plugins = ("cli_examples",)
 
 
-def test_evaluation_is_that_of_the_benchmark(run, folder, direct):
+def test_metrics_are_those_of_the_benchmark(run, folder, direct):
     words = ["evaluate", "loans.csv", *ROLES, "--model", "linear", "--limit", 6, "--samples", 60]
     done = run(*words, "--methods", "ARAR", "GrSp", "--format", "csv", "--per-person", "each.csv")
     assert done.code == 0
@@ -41,7 +41,7 @@ def test_evaluation_is_that_of_the_benchmark(run, folder, direct):
     assert second.split()[-1] == f"{shown.loc['GrSp', 'Acc_AIR']:.2f}", "global generators are seeded for each method"
 
 
-def test_a_policy_is_evaluated_as_it_is(run, direct):
+def test_policy_is_evaluated(run, direct):
     done = run("evaluate", "--policy", "policy", "--limit", 5, "--samples", 60, "--format", "csv")
     shown = pd.read_csv(io.StringIO(done.out)).set_index("Method").loc["ROSE-one of policy"]
     factuals = models.negative_instances(direct.model).head(5)
@@ -50,7 +50,7 @@ def test_a_policy_is_evaluated_as_it_is(run, direct):
     assert shown["Proximity"] == pytest.approx(expected.compute_metric("Proximity")["Proximity"].mean())
 
 
-def test_counterfactuals_made_elsewhere_are_evaluated(run, folder, direct):
+def test_given_counterfactuals_are_evaluated(run, folder, direct):
     factuals = direct.frame.head(40)
     encoded = direct.data.transform(factuals)
     refused = ~models.favourable(direct.model)(encoded[direct.model.feature_input_order].to_numpy())
@@ -61,7 +61,7 @@ def test_counterfactuals_made_elsewhere_are_evaluated(run, folder, direct):
     words = ["evaluate", "loans.csv", *ROLES, "--model", "linear", "--samples", 60, "--people", "people.csv"]
     done = run(*words, "--id", "name", "--counterfactuals", "ends.csv", "--format", "csv", "--per-person", "each.csv")
     assert done.code == 0, done.err
-    assert f"{(~refused).sum()} of 40 people are accepted already and left out" in done.err
+    assert f"{(~refused).sum()} of 40 people are already accepted and left out" in done.err
     each = pd.read_csv(folder / "each.csv")
     assert each["Person"].tolist() == [f"P{i}" for i in np.flatnonzero(refused)]
     there = encoded[refused]
@@ -84,7 +84,7 @@ def test_counterfactuals_made_elsewhere_are_evaluated(run, folder, direct):
     assert "39 rows for 40 people" in done.err
 
 
-def test_a_method_that_fails_does_not_stop_the_others(run):
+def test_method_that_fails_does_not_stop_the_others(run):
     words = ["evaluate", "loans.csv", *ROLES, "--model", "linear", "--limit", 4, "--samples", 20, "--format", "csv"]
     done = run(*words, "--methods", "cli_models:Raises", "cli_models:Liked")
     assert done.code == 1
@@ -93,7 +93,7 @@ def test_a_method_that_fails_does_not_stop_the_others(run):
     assert failed.startswith("failed: cli_models:Raises: RuntimeError: out of luck")
 
 
-def test_a_method_is_checked_against_the_contract(run):
+def test_contract_of_a_method_is_checked(run):
     words = ["--data", "loans.csv", *ROLES, "--limit", 5]
     done = run("check", "ARAR", *words)
     assert done.code == 0
@@ -101,19 +101,19 @@ def test_a_method_is_checked_against_the_contract(run):
     assert [line.split()[-1] for line in done.out.splitlines()[1:]] == ["holds"] * 13
     done = run("check", "cli_models:Liked", *words)
     assert done.code == 1
-    broken = [line.split("  ")[1] for line in done.out.splitlines() if "breaks: " in line]
+    broken = [line.split("  ")[1] for line in done.out.splitlines() if "fails: " in line]
     assert broken == ["immutables"]
 
 
-def test_the_installation_is_checked(run, monkeypatch, tmp_path):
+def test_installation_is_checked(run, monkeypatch, tmp_path):
     done = run("check")
     assert done.code == 0, done.out
-    said = dict(line.split(maxsplit=1) for line in done.out.splitlines())
-    assert said["carla-recourse"] == "0.0.5"
+    packages = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert packages["carla-recourse"] == "0.0.5"
     assert "ROSE-one trains and plans" in done.out
     monkeypatch.setenv("ROSE_CARLA_CACHE", str(tmp_path / "file"))
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr("rose_carla.cli.check._self_test", lambda: "left out")
+    monkeypatch.setattr("rose_carla.cli.check._self_test", lambda: "skipped")
     done = run("check")
     assert done.code == 1
     (line,) = [line for line in done.out.splitlines() if line.startswith("cache ")]
@@ -122,7 +122,7 @@ def test_the_installation_is_checked(run, monkeypatch, tmp_path):
 
 @pytest.fixture
 def latin(run, monkeypatch):
-    """Runs the command with streams that can write neither Greek letters nor what is no text: the code and stdout."""
+    """Run the command with streams that cannot encode Greek letters; return the code and stdout."""
 
     def call(*words):
         out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
@@ -135,7 +135,7 @@ def latin(run, monkeypatch):
     return call
 
 
-def test_output_for_programs_is_in_utf_8_and_that_for_people_as_their_terminal_has_it(latin, folder):
+def test_csv_and_json_are_utf8_and_text_has_the_encoding_of_the_terminal(latin, folder):
     def change(frame):
         frame["name"] = [f"Ωé\U0001f600{i}" for i in range(len(frame))]
 
@@ -149,7 +149,7 @@ def test_output_for_programs_is_in_utf_8_and_that_for_people_as_their_terminal_h
     assert "\\u03a9é\\U0001f6007" in out.decode("latin-1")
 
 
-def test_files_whose_names_are_no_text_can_be_used(latin, folder):
+def test_file_name_may_not_be_valid_text(latin, folder):
     name = os.fsdecode(b"no text \xff.csv")
     shutil.copy(folder / "loans.csv", folder / name)
     code, out = latin("datasets", name, *ROLES)
@@ -158,11 +158,11 @@ def test_files_whose_names_are_no_text_can_be_used(latin, folder):
     (folder / name).unlink()
 
 
-def test_csv_output_can_be_read_back_whatever_the_names(run, folder):
+def test_csv_output_can_be_read_back(run, folder):
     def change(frame):
-        frame["name"] = [f'"{i}", said\nsomebody' for i in range(len(frame))]
+        frame["name"] = [f'"{i}", line\nbreak' for i in range(len(frame))]
 
     name = changed(folder, "names.csv", change)
     done = run("recourse", name, "--policy", "policy", "--id", "name")
     rows = [*csv.DictReader(io.StringIO(done.out))]
-    assert list(dict.fromkeys(row["person"] for row in rows)) == [f'"{i}", said\nsomebody' for i in range(40)]
+    assert list(dict.fromkeys(row["person"] for row in rows)) == [f'"{i}", line\nbreak' for i in range(40)]

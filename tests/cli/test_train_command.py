@@ -1,0 +1,42 @@
+"""``rose-carla train``: the report, and the folder it writes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import rose_carla
+from rose_carla import models
+from cli_examples import ROLES, SMALL
+from rose_carla.cli.policy_folder import POLICY, read_training
+
+pytest_plugins = ("cli_examples",)
+
+
+def test_report_and_folder_describe_the_training(folder, direct):
+    report = dict(line.split(maxsplit=1) for line in (folder / "report").read_text().splitlines())
+    accuracy = models.accuracy(direct.model, direct.data.df_test)
+    assert report["classifier"].startswith(f"linear, accuracy {accuracy:.3f} on the 48 people")
+    rejected = models.negative_instances(direct.model, split="test")
+    found = sum(plan.found for plan in direct.method.plan(rejected))
+    assert report["plans"].startswith(f"for {found} of {len(rejected)} people of the test split")
+    about = json.loads((folder / "policy" / "train.json").read_text())
+    assert about["data"]["source"] == str(folder / "loans.csv")
+    assert about["data"]["categorical"] == ["home", "zone", "vip"]
+    assert about["settings"] == json.loads(json.dumps(direct.method.settings.as_dict()))
+    assert about["settings"]["ppo"] == {"n_updates": 4, "n_envs": 64}
+    assert (about["model"], about["method"], about["seed"]) == ("linear", "ROSE-one", 0)
+    assert about["version"] == rose_carla.__version__
+    assert about["command"].startswith("rose-carla train loans.csv --target loan")
+    assert {path.name for path in (folder / "policy").iterdir()} == {"policy.safetensors", "train.json"}
+
+
+def test_another_policy_is_overwritten_only_with_force(run, folder):
+    words = ["train", "loans.csv", *ROLES, *SMALL, "--out", "forced", "--set", "search=false"]
+    shutil.copytree(folder / "policy", folder / "forced")
+    before = (folder / "forced" / POLICY).read_bytes()
+    assert run(*words).code == 2
+    assert (folder / "forced" / POLICY).read_bytes() == before
+    assert run(*words, "--force").code == 0
+    assert read_training(folder / "forced").settings["search"] is False
+    assert run(*words).code == 0, "the same training may be repeated"
