@@ -13,7 +13,7 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers, seed
 from rose_carla._lib.runtime import Deadline
 from rose_carla.models import encoded_rows, probability
-from rose_carla.models.contract import listed
+from rose_carla.models.mlmodel import with_list_order
 from rose_carla.noise import Claim
 
 __all__ = ["Deadline", "Hyperparameters", "Method", "flag", "integer", "mapping", "number", "numbers", "seed"]
@@ -47,7 +47,7 @@ class Method(RecourseMethod):
             cls._DEFAULT_HYPERPARAMS = cls.settings_class.carla_defaults(cls.default_overrides)
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        super().__init__(listed(mlmodel))
+        super().__init__(with_list_order(mlmodel))
         self.settings = self.settings_class.from_mapping(hyperparams, self.default_overrides)
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import NoiseError, PlanError, short_repr, unknown_name
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS
-from rose_carla.models.contract import listed
+from rose_carla.models.mlmodel import with_list_order
 
 
 class _CopiesFactuals:
@@ -64,7 +64,7 @@ class Benchmark(carla.evaluation.Benchmark):
     ) -> None:
         # check the input before the method runs, possibly for hours
         NoiseSettings.from_mapping(hyperparams)
-        mlmodel = listed(mlmodel)
+        mlmodel = with_list_order(mlmodel)
         if isinstance(recourse_method, type) or not callable(getattr(recourse_method, "get_counterfactuals", None)):
             raise PlanError(f"Expected an instance of a recourse method, got {short_repr(recourse_method)}.")
         numeric_factuals = align(factuals, factuals, mlmodel.feature_input_order)

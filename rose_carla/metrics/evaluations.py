@@ -20,8 +20,8 @@ from rose_carla._lib.params import REQUIRED, Hyperparameters, factor, flag, inte
 from rose_carla.datasets import feature_groups
 from rose_carla.errors import DataError, NoiseError, error_text
 from rose_carla.models import favourable
-from rose_carla.models.contract import listed
-from rose_carla.models.rows import finite_rows, numeric_columns
+from rose_carla.models.mlmodel import with_list_order
+from rose_carla.models.predictions import finite_rows, numeric_columns
 from rose_carla.noise import (
     Density,
     GaussianNoise,
@@ -145,7 +145,7 @@ class Evaluation(ABC):
     settings_class: ClassVar[type[Hyperparameters]] = NoSettings
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        self.mlmodel = listed(mlmodel)
+        self.mlmodel = with_list_order(mlmodel)
         self.settings: Any = self.settings_class.from_mapping(hyperparams)
         self.hyperparams = dict(hyperparams or {})
 

@@ -1,12 +1,16 @@
-"""Classifiers: the paper's two in torch, and any fitted one as a CARLA ``MLModel``."""
+"""Classifiers: the paper's two in torch, and wrappers of fitted ones as CARLA models."""
 
-from rose_carla.models.gradient import Logit, logit
+from rose_carla.models.logits import Logit, logit
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
-from rose_carla.models.negatives import negative_instances
-from rose_carla.models.network import Network
-from rose_carla.models.outcome import favourable, probabilities, probability
-from rose_carla.models.rows import encoded_rows
-from rose_carla.models.training import TrainingSettings, accuracy, default_settings, paper_settings, train
+from rose_carla.models.predictions import (
+    accuracy,
+    encoded_rows,
+    favourable,
+    negative_instances,
+    probabilities,
+    probability,
+)
+from rose_carla.models.training import Network, TrainingSettings, default_settings, paper_settings, train
 from rose_carla.models.wrap import to_tensorflow, wrap
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,21 +12,20 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, error_text, short_repr
-from rose_carla.models.contract import check_favourable_is_one, encoded_features
-from rose_carla.models.mlmodel import SklearnModel
+from rose_carla.models.mlmodel import SklearnModel, encoded_features
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-#: What an xgboost Booster has to be trained for, so that its predictions are probabilities.
+#: Objectives of an xgboost Booster that predicts probabilities.
 OBJECTIVES = ("binary:logistic", "reg:logistic")
 
 
 def wrap_estimator(
     model: Any, data: DataCatalog, feature_order: list[str] | None, space: str | None, favourable: Any
 ) -> SklearnModel:
-    """A CARLA model around a fitted estimator; arguments as those of :func:`rose_carla.models.wrap`."""
+    """Wrap a fitted estimator; arguments as in :func:`rose_carla.models.wrap`."""
     if isinstance(model, type):
         raise ModelError(f"{model.__name__} is a class: pass a fitted instance.")
     booster = type(model).__name__ == "Booster" and _is_xgboost(model)
@@ -40,20 +40,28 @@ def wrap_estimator(
     probabilities = EstimatorProbabilities(model, data, order, names, space, column)
     try:
         tried = probabilities(data.df_train[order].to_numpy(dtype=float)[:1000])
-    except Exception as error:  # whatever an estimator may raise, the caller should know what was tried
+    except Exception as error:  # the estimator is the user's code
         raise ModelError(f"{type(model).__name__} cannot predict rows of this data set: {error_text(error)}") from error
     if tried.min() < 0 or tried.max() > 1:
-        raise ModelError(f"{type(model).__name__} returns values outside [0, 1], which are no probabilities.")
+        raise ModelError(f"{type(model).__name__} returns values outside [0, 1], which are not probabilities.")
     backend = "xgboost" if _is_xgboost(model) else "sklearn"
     return SklearnModel(data, model, order, probabilities, backend)
 
 
+def check_favourable_is_one(model: object, favourable: object) -> None:
+    """Check that the favourable outcome is 1 for a model without names of classes."""
+    if not isinstance(favourable, (numbers.Real, np.bool_)) or favourable != 1:
+        raise ModelError(
+            f"{type(model).__name__} has no names of classes, so favourable must be 1, got {short_repr(favourable)}."
+        )
+
+
 def _check_objective(booster: Any) -> None:
-    """Refuse a Booster whose predictions are something else than probabilities."""
+    """Check that a Booster predicts probabilities."""
     try:
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
-    except Exception as error:  # whatever a Booster that is not trained, or of another release, may raise
-        raise ModelError(f"The Booster does not tell what it was trained for: {error_text(error)}") from error
+    except Exception as error:  # depends on the release of xgboost
+        raise ModelError(f"The objective of the Booster cannot be read: {error_text(error)}") from error
     if objective not in OBJECTIVES:
         raise ModelError(
             f"The Booster was trained for {short_repr(objective)}, so it does not predict probabilities: train it "
@@ -68,8 +76,7 @@ def _check_classifier(model: Any) -> None:
     if not hasattr(model, "predict_proba"):
         if isinstance(model, BaseEstimator) and is_classifier(model):
             raise ModelError(
-                f"{name} gives no probabilities (predict_proba): wrap it in scikit-learn's CalibratedClassifierCV and "
-                "fit that."
+                f"{name} has no predict_proba: wrap it in scikit-learn's CalibratedClassifierCV and fit that."
             )
         raise ModelError(f"{name} is not a classifier.")
     if not _is_fitted(model):
@@ -77,7 +84,7 @@ def _check_classifier(model: Any) -> None:
 
 
 def _is_fitted(model: Any) -> bool:
-    """Whether a classifier knows its classes; scikit-learn's own may know it by something else."""
+    """Return whether a classifier is fitted, as scikit-learn defines it or by its attribute ``classes_``."""
     if not isinstance(model, BaseEstimator):
         return hasattr(model, "classes_")
     try:
@@ -88,7 +95,7 @@ def _is_fitted(model: Any) -> bool:
 
 
 class EstimatorProbabilities:
-    """From encoded rows to probabilities (n, 2), through whatever the estimator was fitted on.
+    """Function from encoded rows to probabilities (n, 2) of an estimator.
 
     Parameters
     ----------
@@ -97,7 +104,7 @@ class EstimatorProbabilities:
     data
         Its data set.
     order
-        Encoded columns of the rows that come in.
+        Encoded columns of the rows.
     names, space
         Columns that the estimator takes, and whether they are encoded or raw.
     column
@@ -111,7 +118,7 @@ class EstimatorProbabilities:
         self.order, self.names, self.space, self.column = list(order), list(names), space, column
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Probabilities of the two outcomes."""
+        """Return probabilities of the two outcomes."""
         frame = pd.DataFrame(rows, columns=self.order)
         if self.space == "raw":
             frame = self.data.inverse_transform(frame)
@@ -134,39 +141,36 @@ def _is_xgboost(model: Any) -> bool:
 def _favourable_column(model: Any, favourable: Any) -> int:
     classes = _classes(model)
     if len(classes) != 2:
-        raise ModelError(f"The classifier knows {len(classes)} classes; recourse here is between two outcomes.")
+        raise ModelError(f"The classifier has {len(classes)} classes, but recourse is between two outcomes.")
     try:
         return classes.index(favourable)
-    except (TypeError, ValueError):  # unknown, or nothing that can be compared with a class
+    except (TypeError, ValueError):
         raise ModelError(
-            f"No class {short_repr(favourable)} among {classes}: name the wanted one with favourable=..."
+            f"No class {short_repr(favourable)} among {classes}: pass the favourable one with favourable=..."
         ) from None
 
 
 def _classes(model: Any) -> list[Any]:
-    """The outcomes that a classifier tells apart."""
     name = type(model).__name__
     try:
         classes = list(model.classes_)
-    except Exception as error:  # there may be none, or anything under that name
-        raise ModelError(
-            f"{name} does not tell the classes it was fitted on (classes_): {error_text(error)}"
-        ) from error
+    except Exception as error:  # the estimator is the user's code
+        raise ModelError(f"The classes_ of {name} cannot be read: {error_text(error)}") from error
     if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
-        raise ModelError(f"{name} predicts several targets at once: fit a classifier of the one that people want.")
+        raise ModelError(f"{name} predicts several targets at once: fit a classifier of one.")
     return classes
 
 
 def _columns_and_space(
     model: Any, data: DataCatalog, feature_order: list[str] | None, space: str | None
 ) -> tuple[list[str], str]:
-    """Columns the estimator takes, and whether they are encoded or raw ones."""
+    """Return the columns that the estimator takes, and whether they are encoded or raw."""
     encoded, raw = encoded_features(data), _raw_features(data)
     fitted = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
     names = feature_order if feature_order is not None else None if fitted is None else list(map(str, fitted))
     if names is None:
         if space is None and isinstance(model, Pipeline) and len(raw) == len(encoded):
-            raise ModelError("The pipeline knows no column names: say space='encoded' or space='raw'.")
+            raise ModelError("The pipeline was fitted without column names: pass space='encoded' or space='raw'.")
         names = raw if space == "raw" else encoded
         width = getattr(model, "n_features_in_", len(names))
         if width != len(names):
@@ -178,7 +182,7 @@ def _columns_and_space(
     if space is None:
         if fits["encoded"] and fits["raw"]:
             raise ModelError(
-                "Raw and encoded columns have the same names here: say space='encoded' if the classifier was fitted "
+                "Raw and encoded columns have the same names: pass space='encoded' if the classifier was fitted "
                 "on data.df, space='raw' if on the original values."
             )
         space = "raw" if fits["raw"] else "encoded"

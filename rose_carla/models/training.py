@@ -1,14 +1,14 @@
-"""Train the paper's classifiers, in seconds, the same bits for the same seed."""
+"""Train the paper's two classifiers, reproducibly for a seed."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import math
-import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,32 +16,100 @@ import numpy as np
 import pandas as pd
 import torch
 from carla.data.api import Data
-from carla.models.api import MLModel
 from rose_carla._lib.files import FileFormatError, FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
 from rose_carla.datasets.dataset import RESERVED_NAMES
-from rose_carla.errors import DataError, ModelError, error_text, short_repr, unknown_name
-from rose_carla.models.contract import check_data, check_model
-from rose_carla.models.mlmodel import TorchModel
-from rose_carla.models.network import Network, is_finite, put_weights
-from rose_carla.models.outcome import probabilities
+from rose_carla.errors import ModelError, error_text, short_repr, unknown_name
+from rose_carla.models.mlmodel import TorchModel, check_data
 from tqdm.auto import tqdm
 
-#: Steps of training on COMPAS, about, and the size of a batch of logistic regression on small tables.
+#: About the number of training steps on COMPAS, and the batch size of logistic regression on small tables.
 _STEPS = {"ann": 500, "linear": 5000}
 _SMALL_BATCH, _LARGE = 50, 10_000
-#: Rows that a trained classifier has to have an answer for.
+#: Training rows on which a trained classifier must return finite numbers.
 _TRIED = 1000
+
+
+class Network(torch.nn.Module):
+    """Fully connected ReLU network with a softmax over two outcomes; without hidden layers, logistic regression.
+
+    Parameters
+    ----------
+    inputs
+        Number of encoded features.
+    hidden
+        Width of each hidden layer.
+    generator
+        Source of the initial weights; without one they are zero.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Network(3, (50,))(torch.zeros(1, 3))
+    tensor([[0.5000, 0.5000]], grad_fn=<SoftmaxBackward0>)
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int] = (), generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        widths = [inputs, *hidden, 2]
+        self.layers = torch.nn.ModuleList(
+            torch.nn.utils.skip_init(torch.nn.Linear, wide, narrow) for wide, narrow in itertools.pairwise(widths)
+        )
+        for wide, layer in zip(widths, self.layers, strict=False):
+            for parameter in layer.parameters():
+                if generator is None:
+                    parameter.data.zero_()
+                else:  # nn.init takes no generator before torch 2.3
+                    parameter.data.uniform_(-1 / math.sqrt(wide), 1 / math.sqrt(wide), generator=generator)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the values before the softmax, shape (n, 2)."""
+        for layer in self.layers[:-1]:
+            x = torch.relu(layer(x))
+        return self.layers[-1](x)
+
+    def logit(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the log-odds of the favourable outcome, shape (n,)."""
+        values = self.logits(x)
+        return values[:, 1] - values[:, 0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the probabilities of the two outcomes, shape (n, 2)."""
+        return torch.softmax(self.logits(x), dim=-1)
+
+
+def put_weights(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Load weights from a file into a module and freeze them.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit the module, or are not finite floating-point numbers.
+    """
+    if not all(array.dtype.kind == "f" and array.dtype.isnative for array in arrays.values()):
+        raise ValueError("the weights are not floating-point numbers in the byte order of this machine")
+    try:
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    if not is_finite(module):
+        raise ValueError("the weights are not finite")
+    module.requires_grad_(False)
+
+
+def is_finite(module: torch.nn.Module) -> bool:
+    """Return whether all weights of a module are finite."""
+    return all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values())
 
 
 @dataclass(frozen=True)
 class TrainingSettings(Hyperparameters):
-    """How a classifier is trained.
+    """Settings of the training of a classifier.
 
     Parameters
     ----------
     hidden
-        Width of each hidden layer; none for logistic regression.
+        Width of each hidden layer; empty for logistic regression.
     learning_rate
         Step size of RMSprop, the optimiser of CARLA's own models.
     batch_size
@@ -59,7 +127,7 @@ class TrainingSettings(Hyperparameters):
 
 
 def paper_settings(kind: str, data_name: str) -> TrainingSettings:
-    """The paper's Table 'Training details' for ``kind`` and a data set; unknown data sets are treated as Adult."""
+    """Return the paper's settings (table 'Training details'); other data sets are treated as Adult."""
     if kind == "ann":
         return TrainingSettings(hidden=(50,), learning_rate=0.002, batch_size=512)
     if kind == "linear":
@@ -69,9 +137,9 @@ def paper_settings(kind: str, data_name: str) -> TrainingSettings:
 
 
 def default_settings(kind: str, data: Data) -> TrainingSettings:
-    """The paper's settings for its data sets; other tables get as many steps as COMPAS does, at least.
+    """Return the paper's settings for its data sets, and at least as many steps as on COMPAS for other tables.
 
-    The paper's 50 epochs would leave a small table untrained: of 200 rows they are 50 steps.
+    The paper's 50 epochs are too few for a small table: 50 steps for 200 rows.
 
     Examples
     --------
@@ -108,11 +176,11 @@ def train(
     kind
         ``"ann"``: one hidden layer of 50 with ReLU; ``"linear"``: logistic regression.
     seed
-        Seed of initial weights and batches. No global seed is touched.
+        Seed of initial weights and batches. Global generators are not touched.
     settings
         Instead of :func:`default_settings`.
     use_cache
-        Look for the weights on disk first and keep them there; see :func:`rose_carla._lib.files.cache_dir`.
+        Load the weights from :func:`rose_carla._lib.files.cache_dir` if they are there, and save them otherwise.
     progress
         Show a progress bar.
 
@@ -128,15 +196,15 @@ def train(
     usual = default_settings(kind, data)
     settings = usual if settings is None else settings
     if not isinstance(settings, TrainingSettings):
-        raise ModelError(f"settings has to be a models.TrainingSettings, got {short_repr(settings)}.")
+        raise ModelError(f"settings must be a models.TrainingSettings, got {short_repr(settings)}.")
     frame = data.df_train
     order = sorted(column for column in frame.columns if column != data.target)
     inputs, outcomes = frame[order].to_numpy(dtype=np.float32), frame[data.target].to_numpy(dtype=np.int64)
     if not np.isfinite(inputs).all():
-        raise ModelError("The training rows hold missing or infinite values: clean the data set first.")
+        raise ModelError("The training rows contain missing or infinite values: clean the data set first.")
     if set(np.unique(outcomes)) != {0, 1}:
         raise ModelError(
-            f"The target {data.target!r} has to hold both outcomes 0 and 1 in the training split, found "
+            f"The target {data.target!r} must be 0 and 1 in the training split, both of them, found "
             f"{np.unique(outcomes).tolist()}."
         )
     key = key_of(
@@ -147,53 +215,18 @@ def train(
             "torch": torch.__version__,
         }
     )
-    path = _place(f"{kind}-{key[:32]}.safetensors") if use_cache else None
+    path = _cache_path(f"{kind}-{key[:32]}.safetensors") if use_cache else None
     network = _load(path, key, len(order), settings) if path else None
     if network is None:
         network = _fit(inputs, outcomes, settings, seed, progress)
         if path:
-            _keep(path, key, network)
+            _save(path, key, network)
     return TorchModel(data, network, order)
-
-
-def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
-    """Share of rows of an encoded ``frame``, target included, whose outcome the classifier predicts.
-
-    Raises
-    ------
-    ModelError
-        If the target is missing, or the model cannot predict the rows.
-    DataError
-        If there are no rows, or outcomes other than 0 and 1.
-    """
-    check_model(model)
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected encoded rows and their target as a DataFrame, got {type(frame).__name__}.")
-    if model.data.target not in frame.columns:
-        raise ModelError(f"The rows lack the target {model.data.target!r}, so nothing can be compared.")
-    if len(frame) == 0:
-        raise DataError("There is nothing to compare: the frame has no rows.")
-    outcomes = frame[model.data.target]
-    _check_outcomes(outcomes)
-    predicted = probabilities(model, frame, frame.index).argmax(axis=1)
-    return float((predicted == outcomes.to_numpy()).mean())
-
-
-def _check_outcomes(outcomes: pd.Series) -> None:
-    """Refuse outcomes that no prediction could be equal to: words, missing ones, other numbers."""
-    if isinstance(outcomes, pd.DataFrame):
-        raise DataError(f"The target {outcomes.columns[0]!r} is there more than once: drop all but one of its columns.")
-    for label, value in outcomes.items():
-        if not isinstance(value, (numbers.Real, np.bool_)) or value not in (0, 1):
-            raise DataError(
-                f"The target {outcomes.name!r} has to hold the outcomes 0 and 1, but is {short_repr(value)} in row "
-                f"{short_repr(label)}: pass encoded rows, such as data.df_test."
-            )
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Small networks run fastest, and the same bits every time, on one thread."""
+    """Run torch on one thread, on which small networks are fastest and results do not vary."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -206,7 +239,7 @@ def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, s
     generator = torch.Generator().manual_seed(seed)
     network = Network(inputs.shape[1], settings.hidden, generator)
     optimiser = torch.optim.RMSprop(network.parameters(), lr=settings.learning_rate)
-    # columns of one type in reversed order are a view with negative strides, which torch refuses
+    # a view with negative strides, as reversed columns make it, is an error in torch
     x, y = torch.tensor(np.ascontiguousarray(inputs)), torch.tensor(outcomes)
     with one_thread(), torch.enable_grad():
         for _ in tqdm(range(settings.epochs), desc="classifier", disable=not progress, leave=False):
@@ -218,7 +251,7 @@ def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, s
     network.requires_grad_(False)
     if not (is_finite(network) and network.logits(x[:_TRIED]).isfinite().all()):
         raise ModelError(
-            "The training diverged, the classifier predicts no finite numbers: try a learning_rate below "
+            "The training diverged, the classifier returns NaN or infinity: try a learning_rate below "
             f"{settings.learning_rate:g}."
         )
     return network
@@ -230,7 +263,7 @@ def _fingerprint(frame: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def _place(name: str) -> Path | None:
+def _cache_path(name: str) -> Path | None:
     try:
         return cache_dir() / "models" / name
     except FileWriteError as error:
@@ -253,7 +286,7 @@ def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Netw
     return network
 
 
-def _keep(path: Path, key: str, network: Network) -> None:
+def _save(path: Path, key: str, network: Network) -> None:
     try:
         save_arrays(path, {name: tensor.numpy() for name, tensor in network.state_dict().items()}, {"key": key})
     except FileWriteError as error:

@@ -9,7 +9,7 @@ import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.threads import share_out
 from rose_carla.errors import NoiseError, short_repr
-from rose_carla.models.contract import check_model
+from rose_carla.models.mlmodel import check_model
 from rose_carla.noise._sampling import kernels, normals
 from rose_carla.noise.arguments import check_count, check_number, check_seed, check_states, numbers
 

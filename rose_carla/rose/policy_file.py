@@ -15,8 +15,8 @@ from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
 from rose_carla.datasets import project_categories
 from rose_carla.errors import PlanError, error_text, short_repr
 from rose_carla.models import probability
-from rose_carla.models.contract import check_model
-from rose_carla.models.network import put_weights
+from rose_carla.models.mlmodel import check_model
+from rose_carla.models.training import put_weights
 from rose_carla.ppo import ActorCritic, Update
 
 _WEIGHTS, _FINGERPRINT = "weights.", "fingerprint"

@@ -19,7 +19,7 @@ from rose_carla.errors import DataError, PlanError, short_repr
 from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
-from rose_carla.models.contract import listed
+from rose_carla.models.mlmodel import with_list_order
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.rose import policy_file
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
@@ -307,7 +307,7 @@ class Sequential(Method):
         PlanError
             If the file is damaged, of another format, of another method, or was written for another model.
         """
-        about, weights, log = policy_file.read(path, cls.name, listed(mlmodel))
+        about, weights, log = policy_file.read(path, cls.name, with_list_order(mlmodel))
         method = cls(mlmodel, {**about["settings"], "fit": False})
         method.settings = replace(method.settings, fit=about["settings"].get("fit"))
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:

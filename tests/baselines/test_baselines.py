@@ -290,7 +290,7 @@ def test_the_progress_bar_counts_everybody_once(kind, compas_ann, people, accept
         (lambda frame: frame.drop(columns="age"), "lack the columns age"),
         (lambda frame: frame.head(0), "no rows"),
         (lambda frame: frame.assign(age=np.nan), "missing or infinite"),
-        (lambda frame: frame.assign(c_charge_degree_M=0.5), "no valid encoding"),
+        (lambda frame: frame.assign(c_charge_degree_M=0.5), "not at a valid encoding"),
         (lambda frame: frame.set_axis([1] * len(frame)), "occur twice"),
     ],
 )

@@ -10,7 +10,7 @@ from rose_carla import datasets, models
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.box import Box
 from rose_carla.baselines.descent import Look, Schedule, _People, descend
-from rose_carla.models.network import Network
+from rose_carla.models.training import Network
 from tqdm.auto import tqdm
 
 ORDER = ["home_none", "home_own", "home_rent", "income", "married_yes", "savings"]

@@ -295,12 +295,12 @@ def test_frames_that_cannot_be_judged_are_refused(compas_ann, factuals):
     metric = metrics.Sparsity(compas_ann)
     broken = factuals.copy()
     broken.iloc[0, 0] = np.nan  # was counted as no change
-    with pytest.raises(DataError, match="factuals hold missing or infinite values"):
+    with pytest.raises(DataError, match="factuals contain missing or infinite values"):
         metric.get_evaluation(broken, ends)
     for returned, message in (
         (None, "counterfactuals as a DataFrame"),
         (ends.to_numpy(), "counterfactuals as a DataFrame"),
-        (pd.concat([ends, ends], axis=1), "have columns twice"),
+        (pd.concat([ends, ends], axis=1), "have duplicate columns"),
         (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are no numbers"),
     ):
         with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-"""Training the classifiers, and the cache of them."""
+"""Training of classifiers, and their cache."""
 
 from __future__ import annotations
 
@@ -95,27 +95,27 @@ def test_predictions_for_frames_arrays_and_tensors_agree(compas, compas_ann):
         "epochs": [0, 1.5, "x", None],
     }.items(),
 )
-def test_odd_settings_are_explained(name, values):
+def test_invalid_settings_are_rejected(name, values):
     sound = {"hidden": (50,), "learning_rate": 0.002, "batch_size": 512}
     for value in values:
-        with pytest.raises(ModelError, match=f"{name} has to be .*, got "):
+        with pytest.raises(ModelError, match=f"{name} must be .*, got "):
             models.TrainingSettings(**{**sound, name: value})
 
 
-def test_settings_take_lists_and_numbers_of_numpy():
+def test_settings_accept_lists_and_numpy_numbers():
     settings = models.TrainingSettings([np.int64(50)], np.float32(0.5), np.int32(8))
     assert settings == models.TrainingSettings((50,), 0.5, 8)
     with pytest.raises(TypeError, match="learning_rate"):
         models.TrainingSettings((50,), batch_size=8)
 
 
-def test_a_training_that_diverges_returns_no_classifier(compas):
+def test_diverging_training_raises(compas):
     settings = models.TrainingSettings((50,) * 6, 1e6, 512, epochs=2)
     with pytest.raises(ModelError, match=r"The training diverged.*try a learning_rate below 1e\+06"):
         models.train(compas, settings=settings, use_cache=False)
 
 
-def test_bad_training_input_is_explained(compas):
+def test_invalid_training_input_is_rejected(compas):
     with pytest.raises(ModelError, match="Unknown kind of classifier 'anm': did you mean 'ann'"):
         models.train(compas, "anm", settings=models.TrainingSettings((), 0.1, 10))
     with pytest.raises(ModelError, match="seed must be an integer from 0 to"):
@@ -124,7 +124,7 @@ def test_bad_training_input_is_explained(compas):
         models.train(compas.df)
     with pytest.raises(ModelError, match="seed must be an integer from 0 to"):
         models.train(compas, seed=2**64)
-    with pytest.raises(ModelError, match=r"settings has to be a models.TrainingSettings, got \{\}"):
+    with pytest.raises(ModelError, match=r"settings must be a models.TrainingSettings, got \{\}"):
         models.train(compas, settings={})
     with pytest.raises(ModelError, match="lack the target"):
         models.accuracy(models.train(compas, "linear"), compas.df.drop(columns="score"))
@@ -135,11 +135,11 @@ def test_bad_training_input_is_explained(compas):
             return super().df_train.assign(score=1)
 
     table = compas.inverse_transform(compas.df)
-    with pytest.raises(ModelError, match="both outcomes 0 and 1"):
+    with pytest.raises(ModelError, match="must be 0 and 1 in the training split"):
         models.train(OneOutcome(table, compas.schema), use_cache=False)
 
 
-def test_bad_rows_are_explained(compas, compas_ann):
+def test_invalid_rows_are_rejected(compas, compas_ann):
     with pytest.raises(ModelError, match="Columns missing for the classifier: sex_Male"):
         compas_ann.predict_proba(compas.df_test.drop(columns="sex_Male"))
     with pytest.raises(ModelError, match=r"rows of 7 features .* got shape \(3, 4\)"):

@@ -1,4 +1,4 @@
-"""Other people's classifiers as CARLA models."""
+"""Fitted classifiers as CARLA models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_wrap_an_estimator_on_encoded_rows(compas, encoded):
 
 
 class Duck:
-    """Like a classifier of scikit-learn, and none of its classes."""
+    """Classifier with the interface of scikit-learn that does not derive from it."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -44,7 +44,7 @@ class Duck:
         return np.stack([1 - share, share], axis=1)
 
 
-def test_wrap_what_only_looks_like_an_estimator(compas, encoded):
+def test_wrap_duck_typed_estimator(compas, encoded):
     model = models.wrap(Duck().fit(*encoded), compas, feature_order=list(encoded[0].columns))
     rows = compas.df_test.head(7)
     np.testing.assert_allclose(model.predict_proba(rows)[:, 1], rows[encoded[0].columns].mean(axis=1))
@@ -66,11 +66,11 @@ def test_wrap_an_estimator_fitted_on_arrays(compas, encoded):
         ordered.predict_proba(compas.df_test), fitted.predict_proba(compas.df_test[order].to_numpy())
     )
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(encoded[0].to_numpy(), encoded[1])
-    with pytest.raises(ModelError, match="say space='encoded'"):
+    with pytest.raises(ModelError, match="pass space='encoded'"):
         models.wrap(pipeline, compas)
 
 
-def test_wrap_a_pipeline_on_raw_rows_with_words_for_outcomes(compas):
+def test_wrap_a_pipeline_on_raw_rows_with_text_outcomes(compas):
     raw = compas.inverse_transform(compas.df_train)
     words = raw[compas.target].map({0: "refuse", 1: "grant"})
     pipeline = make_pipeline(
@@ -131,10 +131,10 @@ def test_the_same_network_in_tensorflow(compas, compas_ann):
     np.testing.assert_allclose(keras.predict_proba(rows), compas_ann.predict_proba(rows), atol=1e-6)
 
 
-def test_ambiguous_columns_have_to_be_resolved(german):
+def test_ambiguous_columns_are_rejected(german):
     inputs, outcomes = german.df_train.drop(columns=german.target), german.df_train[german.target]
     fitted = LogisticRegression(max_iter=500).fit(inputs, outcomes)
-    with pytest.raises(ModelError, match="say space='encoded'"):
+    with pytest.raises(ModelError, match="pass space='encoded'"):
         models.wrap(fitted, german)
     encoded = models.wrap(fitted, german, space="encoded")
     assert models.accuracy(encoded, german.df) > 0.7
@@ -148,10 +148,10 @@ def test_ambiguous_columns_have_to_be_resolved(german):
     [
         (lambda X, y: LogisticRegression(), {}, "not fitted: call its fit"),
         (lambda X, y: LogisticRegression, {}, "is a class: pass a fitted instance"),
-        (lambda X, y: RidgeClassifier().fit(X, y), {}, "gives no probabilities"),
+        (lambda X, y: RidgeClassifier().fit(X, y), {}, "has no predict_proba"),
         (lambda X, y: LogisticRegression().fit(X, y), {"favourable": "yes"}, r"No class 'yes' among \[.*0.*1.*\]"),
         (lambda X, y: LogisticRegression().fit(X, y), {"space": "roar"}, "Unknown space 'roar'"),
-        (lambda X, y: LogisticRegression().fit(X, y + (X["age"] > 0.5)), {}, "knows 3 classes"),
+        (lambda X, y: LogisticRegression().fit(X, y + (X["age"] > 0.5)), {}, "has 3 classes"),
         (lambda X, y: LogisticRegression().fit(X.assign(height=1.0), y), {}, "does not have: height"),
         (lambda X, y: LogisticRegression().fit(X.to_numpy()[:, :3], y), {}, "takes 3 features, the data set has 7"),
         (lambda X, y: torch.nn.Linear(3, 2), {}, "does not take rows of 7 features"),
@@ -161,11 +161,11 @@ def test_ambiguous_columns_have_to_be_resolved(german):
         (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": list("abcdefg")}, "No such encoded columns"),
         (lambda X, y: "a model", {}, "neither a scikit-learn estimator"),
         (lambda X, y: LinearRegression().fit(X, y), {}, "is not a classifier"),
-        (lambda X, y: torch.nn.Sequential(torch.nn.Linear(7, 1), Small()), {}, "say output='probability'"),
+        (lambda X, y: torch.nn.Sequential(torch.nn.Linear(7, 1), Small()), {}, "pass output='probability'"),
         (lambda X, y: torch.nn.LSTM(7, 2), {}, "returns tuple"),
     ],
 )
-def test_bad_models_are_explained(compas, encoded, make, options, message):
+def test_invalid_models_are_rejected(compas, encoded, make, options, message):
     with pytest.raises(ModelError, match=message):
         models.wrap(make(*encoded), compas, **options)
 
@@ -199,12 +199,12 @@ def test_trees_for_carla_need_plain_outcomes(compas, encoded):
     forest = models.wrap(RandomForestClassifier(5).fit(encoded[0], words), compas, favourable="grant")
     with pytest.raises(ModelError, match="outcomes 0 and 1"):
         forest.tree_iterator  # noqa: B018
-    with pytest.raises(ModelError, match="no forest"):
+    with pytest.raises(ModelError, match="is not a forest"):
         models.wrap(LogisticRegression().fit(*encoded), compas).tree_iterator  # noqa: B018
 
 
-def test_users_own_values_reach_a_raw_pipeline():
-    """Booleans and whole numbers as categories: the estimator sees them as it was fitted, not as text."""
+def test_raw_pipeline_gets_original_values():
+    """Booleans and integers as categories reach the estimator as it was fitted, not as text."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {"z": rng.random(400), "member": rng.random(400) < 0.5, "city": rng.integers(3, size=400), "loan": 0}
@@ -236,36 +236,36 @@ def test_data_sets_and_models_can_be_pickled(compas, compas_ann, encoded):
         pd.testing.assert_frame_equal(again.data.df_train, compas.df_train)
 
 
-def test_wrapping_twice_is_refused(compas, compas_ann):
+def test_wrapping_twice_is_rejected(compas, compas_ann):
     with pytest.raises(ModelError, match="CARLA MLModel already"):
         models.wrap(compas_ann, compas)
 
 
-def test_the_advice_for_models_without_probabilities_works(compas, encoded):
+def test_calibrated_classifier_provides_probabilities(compas, encoded):
     calibrated = CalibratedClassifierCV(RidgeClassifier()).fit(*encoded)
     assert models.accuracy(models.wrap(calibrated, compas), compas.df_test) > 0.8
 
 
-def test_only_known_architectures_go_to_tensorflow(compas):
-    with pytest.raises(ModelError, match="known architecture"):
+def test_only_trained_networks_convert_to_tensorflow(compas):
+    with pytest.raises(ModelError, match="can be converted"):
         models.to_tensorflow(models.wrap(torch.nn.Linear(7, 2), compas))
 
 
 ANSWERS = {
     "raises": (lambda x: 1 / 0, "ZeroDivisionError, division by zero"),
-    "NaN": (lambda x: np.full((len(x), 2), np.nan), "predicts no number for rows"),
-    "logits": (lambda x: np.tile([-3.0, 4.0], (len(x), 1)), "values from -3 to 4, which are no probabilities"),
-    "sums": (lambda x: np.full((len(x), 2), 0.8), "do not add up to 1"),
+    "NaN": (lambda x: np.full((len(x), 2), np.nan), "returned NaN or infinity for rows"),
+    "logits": (lambda x: np.tile([-3.0, 4.0], (len(x), 1)), "values from -3 to 4, which are not probabilities"),
+    "sums": (lambda x: np.full((len(x), 2), 0.8), "do not sum to 1"),
     "flat": (lambda x: np.full(len(x), 0.5), r"returned shape \(5,\) for 5 rows"),
-    "words": (lambda x: np.full((len(x), 2), "yes"), "no array of numbers"),
-    "ragged": (lambda x: [[0.5, 0.5], [1.0]], "no array of numbers"),
+    "words": (lambda x: np.full((len(x), 2), "yes"), "did not return real numbers"),
+    "ragged": (lambda x: [[0.5, 0.5], [1.0]], "did not return real numbers"),
     "complex": (lambda x: np.full((len(x), 2), 0.5 + 1j), "complex numbers"),
     "nothing": (lambda x: None, r"returned shape \(\)"),
 }
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_models_that_break_their_contract_are_named(kind, compas_linear):
+def test_invalid_predictions_are_reported(kind, compas_linear):
     answer, message = ANSWERS[kind]
 
     class Broken(type(compas_linear)):
@@ -285,7 +285,7 @@ def test_models_that_break_their_contract_are_named(kind, compas_linear):
         assert kind in ("NaN", "raises") or "Broken" in str(raised.value)
 
 
-def test_an_estimator_that_raises_anything_is_refused(compas, encoded):
+def test_estimator_that_raises_is_reported(compas, encoded):
     class Stubborn(LogisticRegression):
         def predict_proba(self, X):
             raise OSError("licence expired")
@@ -295,8 +295,8 @@ def test_an_estimator_that_raises_anything_is_refused(compas, encoded):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_columns_in_reversed_order_are_no_hindrance(kind):
-    """pandas hands them out as a view with negative strides, which torch refuses."""
+def test_columns_may_be_in_reversed_order(kind):
+    """pandas returns a view with negative strides, which torch does not accept."""
     numbers = np.random.default_rng(0).random((40, 3)).astype(kind)
     frame = pd.DataFrame(numbers, columns=["c", "b", "a"]).assign(good=np.arange(40) % 2)
     data = datasets.from_frame(frame, "good", name="reversed")

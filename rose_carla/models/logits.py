@@ -1,4 +1,4 @@
-"""The classifier as gradient methods see it: a differentiable logit."""
+"""Differentiable logits of a classifier, for gradient methods."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable
 import torch
 from carla.models.api import MLModel
 from rose_carla.errors import ModelError, RoseCarlaError, error_text
-from rose_carla.models.contract import feature_order
-from rose_carla.models.network import Network
+from rose_carla.models.mlmodel import feature_order
+from rose_carla.models.training import Network
 
-#: From encoded rows (n, d) as a tensor to logits (n,).
+#: Function from encoded rows (n, d), a tensor, to logits (n,).
 Logit = Callable[[torch.Tensor], torch.Tensor]
 
 
 def log_odds(probabilities: torch.Tensor) -> torch.Tensor:
-    """log p1 - log p0 of probabilities (n, 2); finite also where one of them is rounded to 0."""
+    """Return log p1 - log p0 of probabilities (n, 2), finite also where one of them is rounded to 0."""
     logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
     return logarithms[:, 1] - logarithms[:, 0]
 
 
 def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
-    """Function from encoded rows (n, d), a tensor, to g = log p1 - log p0, differentiable; above 0 is favourable.
+    """Return a differentiable function from encoded rows (n, d), a tensor, to g = log p1 - log p0 (> 0: favourable).
 
-    If the module has a method ``logit``, as our networks and wrapped modules do, it is that: exact however sure the
-    classifier is. Of others it is the logarithms of their probabilities, which is exact until these are rounded to 0.
+    It is the module's method ``logit`` if it has one, as our networks and wrapped modules do, which is exact however
+    confident the classifier is. For other modules it is computed from probabilities, exact until they are rounded to 0.
 
     Parameters
     ----------
     mlmodel
         A CARLA model with the torch backend.
     method
-        Who asks, for the message.
+        Name of the method, for messages.
 
     Raises
     ------
     ModelError
-        If the model cannot be differentiated; from the function, if the model raises or returns anything else than
+        If the model cannot be differentiated; from the function, if the model raises or does not return
         probabilities (n, 2).
 
     Examples
@@ -52,22 +52,22 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     module = mlmodel.raw_model
     if mlmodel.backend != "pytorch" or not isinstance(module, torch.nn.Module):
         raise ModelError(
-            f"{method} follows gradients and needs a torch model, this one is {mlmodel.backend or 'of no known kind'}: "
-            "wrap a torch module with models.wrap, or use a method that asks for predictions only, such as Cogs, "
-            "FastAR, RoseOne or RoseMul."
+            f"{method} follows gradients and needs a torch model, this one is {mlmodel.backend or 'unknown'}: wrap a "
+            "torch module with models.wrap, or use a method that needs predictions only, such as Cogs, FastAR, RoseOne "
+            "or RoseMul."
         )
     parameter = next(module.parameters(), None)
     if parameter is None:
-        raise ModelError(f"{method}: the torch model has no parameters, so nothing can have been trained.")
+        raise ModelError(f"{method}: the torch model has no parameters, so it cannot have been trained.")
 
-    changes = not isinstance(module, Network)  # others may change what they are given
+    copy = not isinstance(module, Network)  # other modules may change what they are given
 
     def g(rows: torch.Tensor) -> torch.Tensor:
         try:
-            values = _logits(module, rows.to(parameter, copy=changes)).cpu()
+            values = _logits(module, rows.to(parameter, copy=copy)).cpu()
         except RoseCarlaError:
             raise
-        except Exception as error:  # whatever somebody's module may raise, the caller should know whose error it is
+        except Exception as error:  # the module is the user's code
             raise _failed(method, f"{len(rows)} rows", error) from error
         if values.shape != (len(rows),):
             raise ModelError(
@@ -86,7 +86,7 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
 
 def _logits(module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
     own = getattr(module, "logit", None)
-    if callable(own) and not isinstance(own, torch.nn.Module):  # no layer of that name, which takes something else
+    if callable(own) and not isinstance(own, torch.nn.Module):  # not a layer of that name
         return own(rows)
     values = module(rows)
     shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
@@ -106,7 +106,7 @@ def _has_gradient(g: Logit, width: int, parameter: torch.Tensor, method: str) ->
             return values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
     except RoseCarlaError:
         raise
-    except Exception as error:  # also what goes wrong on the way back
+    except Exception as error:  # in the backward pass
         raise _failed(method, "gradients", error) from error
 
 

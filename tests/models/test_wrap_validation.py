@@ -1,4 +1,4 @@
-"""Arguments of models.wrap that nobody planned for: a right result, or a sentence that says what is wrong."""
+"""Checks of the arguments of models.wrap."""
 
 from __future__ import annotations
 
@@ -26,14 +26,22 @@ def _booster(X, y, objective, **options):
         (
             lambda X, y: _booster(X, y, "binary:logistic"),
             {"favourable": 0},
-            "Booster names no classes, so favourable=0",
+            "Booster has no names of classes, so favourable must be 1, got 0",
         ),
-        (lambda X, y: _booster(X, y, "binary:logistic"), {"favourable": "yes"}, "favourable='yes' cannot be told"),
-        (lambda X, y: _booster(X, y, "reg:squarederror"), {}, "trained for 'reg:squarederror', so it predicts no prob"),
+        (lambda X, y: _booster(X, y, "binary:logistic"), {"favourable": "yes"}, "favourable must be 1, got 'yes'"),
+        (
+            lambda X, y: _booster(X, y, "reg:squarederror"),
+            {},
+            "trained for 'reg:squarederror', so it does not predict prob",
+        ),
         (lambda X, y: _booster(X, y, "binary:logitraw"), {}, "trained for 'binary:logitraw'"),
         (lambda X, y: _booster(X, y, "multi:softprob", num_class=3), {}, "trained for 'multi:softprob'"),
-        (lambda X, y: torch.nn.Linear(7, 2), {"favourable": 0}, "Linear names no classes, so favourable=0"),
-        (lambda X, y: torch.nn.Linear(7, 2), {"favourable": np.array([0, 1])}, "a value of type ndarray cannot be"),
+        (
+            lambda X, y: torch.nn.Linear(7, 2),
+            {"favourable": 0},
+            "Linear has no names of classes",
+        ),
+        (lambda X, y: torch.nn.Linear(7, 2), {"favourable": np.array([0, 1])}, "got a value of type ndarray"),
     ],
 )
 def test_outcomes_and_objectives_of_models_without_classes(compas, encoded, make, options, message):
@@ -41,7 +49,7 @@ def test_outcomes_and_objectives_of_models_without_classes(compas, encoded, make
         models.wrap(make(*encoded), compas, **options)
 
 
-def test_boosters_that_predict_probabilities_are_taken(compas, encoded):
+def test_boosters_that_predict_probabilities_are_accepted(compas, encoded):
     for objective in ("binary:logistic", "reg:logistic"):
         for one in (1, True, 1.0, np.int64(1)):
             model = models.wrap(_booster(*encoded, objective), compas, favourable=one)
@@ -55,12 +63,12 @@ def test_trees_for_carla_need_the_favourable_class_last(compas, encoded):
     ]
     for model in fitted:
         assert models.wrap(model, compas).tree_iterator
-        with pytest.raises(ModelError, match="take their second class for the favourable one"):
+        with pytest.raises(ModelError, match="take the second class as favourable"):
             models.wrap(model, compas, favourable=0).tree_iterator  # noqa: B018
 
 
 class NoClasses(BaseEstimator):
-    """Fitted, and silent about its classes, or saying something odd about them."""
+    """Fitted estimator without classes_, or with an invalid one."""
 
     def __init__(self, classes="none"):
         self.classes = classes
@@ -81,13 +89,13 @@ _LOGISTIC = lambda X, y: LogisticRegression().fit(X, y)  # noqa: E731
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (_LOGISTIC, {"feature_order": 5}, "feature_order has to be a list of column names, got 5"),
-        (_LOGISTIC, {"feature_order": "age"}, "feature_order has to be a list of column names, got 'age'"),
+        (_LOGISTIC, {"feature_order": 5}, "feature_order must be a list of column names, got 5"),
+        (_LOGISTIC, {"feature_order": "age"}, "feature_order must be a list of column names, got 'age'"),
         (_LOGISTIC, {"feature_order": [["age"]]}, r"a list of column names, got \[\['age'\]\]"),
         (_LOGISTIC, {"feature_order": [None]}, "does not have: None"),
         (_LOGISTIC, {"feature_order": [3, "zz"]}, "does not have: 3, zz"),
-        (_LOGISTIC, {"feature_order": []}, "feature_order names no columns"),
-        (_LOGISTIC, {"feature_order": ["age", "age"]}, "feature_order names 'age' more than once"),
+        (_LOGISTIC, {"feature_order": []}, "feature_order is empty"),
+        (_LOGISTIC, {"feature_order": ["age", "age"]}, "feature_order contains 'age' more than once"),
         (_LOGISTIC, {"favourable": np.array([0, 1])}, "No class a value of type ndarray among"),
         (_LOGISTIC, {"favourable": pd.NA}, "No class <NA> among"),
         (_LOGISTIC, {"space": ["raw"]}, r"Unknown space \['raw'\]"),
@@ -97,27 +105,27 @@ _LOGISTIC = lambda X, y: LogisticRegression().fit(X, y)  # noqa: E731
             {},
             "predicts several targets at once",
         ),
-        (lambda X, y: NoClasses().fit(X.to_numpy(), y), {}, "does not tell the classes it was fitted on"),
-        (lambda X, y: NoClasses(None).fit(X.to_numpy(), y), {}, "does not tell the classes it was fitted on"),
-        (lambda X, y: NoClasses(5).fit(X.to_numpy(), y), {}, "does not tell the classes it was fitted on"),
-        (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": 5}, "has to be a list of column names, got 5"),
+        (lambda X, y: NoClasses().fit(X.to_numpy(), y), {}, "The classes_ of .* cannot be read"),
+        (lambda X, y: NoClasses(None).fit(X.to_numpy(), y), {}, "The classes_ of .* cannot be read"),
+        (lambda X, y: NoClasses(5).fit(X.to_numpy(), y), {}, "The classes_ of .* cannot be read"),
+        (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": 5}, "must be a list of column names, got 5"),
         (lambda X, y: torch.nn.Linear(1, 2), {"feature_order": [None]}, "No such encoded columns .*: None"),
         (lambda X, y: torch.nn.Linear(2, 2), {"feature_order": [3, "zz"]}, "No such encoded columns .*: 3, zz"),
         (lambda X, y: torch.nn.Linear(3, 1), {"feature_order": ["age", "age", "sex_Male"]}, "'age' more than once"),
-        (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": []}, "feature_order names no columns"),
+        (lambda X, y: torch.nn.Linear(7, 2), {"feature_order": []}, "feature_order is empty"),
         (lambda X, y: Then(torch.Tensor.to_sparse), {}, "returns sparse_coo values"),
         (lambda X, y: torch.nn.Linear(7, 1).to("meta"), {}, "on the device meta"),
         (lambda X, y: Then(lambda values: values + 1j), {}, "returns complex64 values"),
         (lambda X, y: Then(lambda values: values > 0), {"output": "probability"}, "returns bool values"),
     ],
 )
-def test_odd_arguments_of_wrap_are_explained(compas, encoded, make, options, message):
+def test_invalid_arguments_of_wrap_are_rejected(compas, encoded, make, options, message):
     with pytest.raises(ModelError, match=message):
         models.wrap(make(*encoded), compas, **options)
 
 
 class Then(torch.nn.Module):
-    """A linear layer, and then something odd."""
+    """Linear layer followed by a function."""
 
     def __init__(self, odd, outputs=1):
         super().__init__()
@@ -140,7 +148,7 @@ def test_wrap_and_train_need_a_data_set(encoded, data):
 
 
 @pytest.mark.parametrize("kind", [list, tuple, pd.Index, np.array, pd.Series, iter])
-def test_columns_come_in_any_sequence(compas, encoded, kind):
+def test_columns_may_be_any_sequence(compas, encoded, kind):
     order = list(encoded[0].columns)[::-1]
     rows = compas.df_test.head(5)
     module = torch.nn.Linear(7, 2)
