@@ -1,15 +1,14 @@
-"""ROSE beside three of CARLA's own methods on COMPAS: how far people have to go, and how often that fails.
+"""ROSE and three of CARLA's own methods on COMPAS: distances, and how often the counterfactuals fail under noise.
 
-Ten people, 300 noisy tries for each. Any CARLA method can stand in the list. ``rose_carla`` is imported before
-``carla``: it is what makes CARLA importable.
+Ten people, 300 noisy versions of each counterfactual. Any CARLA method can be added. ``rose_carla`` is imported before
+``carla``: it makes CARLA importable.
 """
 
 from __future__ import annotations
 
 import pandas as pd
-from rose_carla import Benchmark, RoseMul, RoseOne, datasets, models
+from rose_carla import Benchmark, RoseMul, RoseOne, datasets, models, seeded
 from carla.recourse_methods import Dice, GrowingSpheres, Wachter
-from rose_carla._lib import seeds
 
 COLUMNS = {
     "Validity": "validity",
@@ -24,7 +23,7 @@ def main() -> None:
     """Print the table."""
     model = models.train(datasets.load("compas", all_actionable=True), "ann")  # as in the paper's tables
     people = models.negative_instances(model).head(10)
-    with seeds.seeded(0):  # CARLA's methods draw from the global generators
+    with seeded(0):  # CARLA's methods draw from the global generators
         methods = {
             "Wachter": Wachter(model, {"loss_type": "MSE", "y_target": [1]}),
             "Growing Spheres": GrowingSpheres(model, {}),

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A loan plan
 #
-# Somebody was refused a loan. What should they change, so that the application is likely to be granted even if they do
-# not get it exactly right? The table is the German credit data with readable categories, the classifier a scikit-learn
+# A loan application was rejected. What should the applicant change, so that it is likely to be granted even if the
+# changes are imperfect? The table is the German credit data with readable categories, the classifier a scikit-learn
 # pipeline.
 
 # %%
@@ -14,9 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 # %% [markdown]
-# The table in the units people know, and eight of its columns. Some features nobody can change, or nobody should have
-# to. The current account is among them: people without one are often granted a loan here, so that a plan would be to
-# close it.
+# The table in original units, and eight of its columns. Some features are immutable, among them the current account:
+# people without one are often granted a loan here, so a plan would recommend to close it.
 
 # %%
 german = datasets.load("german", form="typed")
@@ -31,7 +30,7 @@ data = datasets.from_frame(
 )
 
 # %% [markdown]
-# The pipeline takes encoded rows: numbers between 0 and 1, one column for each category.
+# The pipeline takes encoded rows: numbers between 0 and 1, one column per category.
 
 # %%
 rows, outcomes = data.df_train.drop(columns=data.target), data.df_train[data.target]
@@ -40,8 +39,8 @@ print(f"Accuracy on the test split: {pipeline.score(data.df_test[rows.columns], 
 model = models.wrap(pipeline, data)
 
 # %% [markdown]
-# ROSE-mul learns once for the classifier; plans come from what it learnt. Nobody borrows more than they need, so the
-# amount may only fall. Of the people who are refused, take the one who asks for most.
+# ROSE-mul trains a policy once per classifier, from which it plans. The amount may only decrease. Of the rejected
+# people, take the one with the largest amount.
 
 # %%
 method = RoseMul(model, {"monotone": {"credit-amount": "decrease"}, "progress": False})
@@ -51,8 +50,8 @@ print(data.inverse_transform(person)[data.raw_features].iloc[0].to_string())
 print(plan)
 
 # %% [markdown]
-# Success is the share of 400 imperfect tries that the classifier accepts, for somebody who stops after that step. Now
-# the loan was made shorter, but only by half of the way to the plan's end. What next?
+# Success is the share of 400 noisy executions that the classifier accepts, for a person who stops after that step.
+# Suppose the duration was reduced by only half of the planned change. What next?
 
 # %%
 landed = data.inverse_transform(person)

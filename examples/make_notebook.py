@@ -1,4 +1,4 @@
-"""Make loan_plan.ipynb from loan_plan.py: python examples/make_notebook.py
+"""Create loan_plan.ipynb from loan_plan.py: python examples/make_notebook.py
 
 Cells of the script start with ``# %%``, cells of text with ``# %% [markdown]``.
 """
@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("loan_plan.py")
 
 
 def notebook(script: str) -> str:
-    """The notebook of a script, without outputs."""
+    """Return the notebook of a script, without outputs."""
     cells = []
     for number, part in enumerate(re.split(r"^# %%", script, flags=re.MULTILINE)[1:]):
         head, _, body = part.partition("\n")

@@ -31,6 +31,7 @@ __all__ = [
     "plots",
     "ppo",
     "rose",
+    "seeded",
 ]
 
 carla_compat.activate()
@@ -48,12 +49,18 @@ _SUBPACKAGES = (
     "ppo",
     "rose",
 )
-_CLASSES = {"Benchmark": "metrics", "Method": "method", "RoseMul": "rose", "RoseOne": "rose"}
+_NAMES = {
+    "Benchmark": "metrics",
+    "Method": "method",
+    "RoseMul": "rose",
+    "RoseOne": "rose",
+    "seeded": "_lib.runtime",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"rose_carla.{name}")
-    if name in _CLASSES:
-        return getattr(importlib.import_module(f"rose_carla.{_CLASSES[name]}"), name)
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"rose_carla.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'rose_carla' has no attribute {name!r}")
