@@ -1,16 +1,12 @@
-"""Figures (extra ``plots``): each function takes results and returns a matplotlib ``Figure`` or ``Axes``."""
+"""Figures (extra ``plots``): functions that take results and return a matplotlib ``Figure`` or ``Axes``."""
 
-from rose_carla.plots.distances import proximity
-from rose_carla.plots.frontier import RATES, frontier
-from rose_carla.plots.learning import learning_curve, learning_curves
-from rose_carla.plots.noise import accumulation, lengths, noise_around, perturbations
-from rose_carla.plots.parameters import action_units, thresholds
-from rose_carla.plots.paths import noisy_paths
-from rose_carla.plots.plan import plan_chart
-from rose_carla.plots.plane import Plane
+from rose_carla.plots.learning_curves import learning_curve, learning_curves
+from rose_carla.plots.noise_plots import accumulation, lengths, noise_around, noisy_paths, perturbations
+from rose_carla.plots.plan_chart import plan_chart
+from rose_carla.plots.plane import Plane, patches, savings
 from rose_carla.plots.ranks import critical_difference, critical_difference_diagram, mean_ranks
+from rose_carla.plots.result_plots import RATES, action_units, frontier, proximity, thresholds
 from rose_carla.plots.style import COLUMN, FORMATS, PAGE, image, save
-from rose_carla.plots.worlds import patches, savings
 
 __all__ = [
     "COLUMN",

@@ -1,16 +1,16 @@
-"""A world of two features: data density, the desirable region, and noise in it."""
+"""A plane of two features, with the data density, the desirable region and noise; and two synthetic examples of it."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from rose_carla.errors import NoiseError
 from rose_carla.noise import Density, PlausibleNoise
-from rose_carla.plots.style import BLUE, GREY, SKY
+from rose_carla.plots.style import BLUE, GREY, RED, SKY, new_axes
 
 #: Points of the grid in each direction.
 _GRID = 140
@@ -20,7 +20,7 @@ _SHARES = (0.5, 0.9)
 
 @dataclass(frozen=True)
 class Plane:
-    """Two features that can be looked at.
+    """A plane of two features.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class Plane:
     favourable
         From states (n, 2) to the probability of the desired outcome; above 0.5 is the desirable region.
     names
-        Of the two features.
+        Names of the two features.
     low, high
-        Corners of what is drawn.
+        Corners of the part that is drawn.
 
     Examples
     --------
@@ -58,21 +58,68 @@ class Plane:
         return PlausibleNoise(self.density)
 
     def axes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Values of both features on the grid."""
+        """Return the values of both features on the grid."""
         across, up = (np.linspace(low, high, _GRID) for low, high in zip(self.low, self.high, strict=True))
         return across, up
 
     def states(self) -> np.ndarray:
-        """(n, 2) all states of the grid, row by row."""
+        """Return all states of the grid, row by row, as an array (n, 2)."""
         return np.stack(np.meshgrid(*self.axes()), axis=-1).reshape(-1, 2)
 
     def on_grid(self, values: np.ndarray) -> np.ndarray:
-        """Values of :meth:`states` as the array that contours are drawn of."""
+        """Reshape values of :meth:`states` to the grid, as contours need them."""
         return values.reshape(_GRID, _GRID)
 
 
+def savings(seed: int = 0) -> Plane:
+    """Return a plane of income and savings, which are correlated; the outcome is favourable if both are high.
+
+    Examples
+    --------
+    >>> savings().names
+    ('income', 'savings')
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.multivariate_normal([0.45, 0.42], [[0.018, 0.015], [0.015, 0.018]], 600)
+    return Plane(
+        Density().fit(rows),
+        lambda states: 1 / (1 + np.exp(-30 * (states.sum(axis=1) - 1.15))),
+        ("income", "savings"),
+    )
+
+
+def patches(seed: int = 0) -> Plane:
+    """Return a plane of two clusters of data, the smaller one in the desirable region at the top left.
+
+    Examples
+    --------
+    >>> float(patches().favourable(np.array([[0.3, 0.8]]))[0])
+    1.0
+    """
+    rng = np.random.default_rng(seed)
+    large = rng.multivariate_normal([0.68, 0.34], [[0.014, 0.004], [0.004, 0.012]], 450)
+    small = rng.multivariate_normal([0.3, 0.76], [[0.009, 0.003], [0.003, 0.008]], 250)
+    return Plane(
+        Density().fit(np.concatenate([large, small])),
+        lambda states: ((states[:, 0] < 0.48) & (states[:, 1] > 0.58)).astype(float),
+    )
+
+
+def plane_panels(
+    plane: Plane, titles: Sequence[str], width: float, height: float, points: int = 0
+) -> tuple[Any, np.ndarray]:
+    """Return a figure and its axes, a panel with the plane for each title."""
+    figure, axes = new_axes(width, height, 1, len(titles), sharey=True)
+    for ax, title in zip(axes[0], titles, strict=True):
+        draw_plane(ax, plane, points)
+        ax.set_title(title)
+        if ax is not axes[0, 0]:
+            ax.set_ylabel("")
+    return figure, axes[0]
+
+
 def draw_plane(ax: Any, plane: Plane, points: int = 0) -> None:
-    """Contours of the density in grey, the border of the desirable region in blue, up to ``points`` of the data."""
+    """Draw contours of the density in grey, the desirable region in blue, and up to ``points`` of the data."""
     across, up = plane.axes()
     log_density = plane.on_grid(plane.density.log_density(plane.states()))
     density = np.exp(log_density - log_density.max())
@@ -93,7 +140,7 @@ def draw_plane(ax: Any, plane: Plane, points: int = 0) -> None:
 
 
 def draw_noise(ax: Any, plane: Plane, state: np.ndarray, variance: float, plausible: bool, **line: Any) -> None:
-    """Contours around half and nine tenths of the noise about a state."""
+    """Draw contours around 50 % and 90 % of the noise about a state."""
     states = plane.states()
     log_noise = -((states - state) ** 2).sum(axis=1) / (2 * variance)
     if plausible:
@@ -105,26 +152,36 @@ def draw_noise(ax: Any, plane: Plane, state: np.ndarray, variance: float, plausi
 
 
 def _level(density: np.ndarray, share: float) -> float:
-    """The height above which ``share`` of a density lies."""
+    """Return the height above which ``share`` of a density lies."""
     highest = np.sort(density)[::-1]
     mass = np.cumsum(highest)
     return float(highest[np.searchsorted(mass, share * mass[-1])])
 
 
-def draw_path(ax: Any, states: np.ndarray, colour: str, label: str | None = None, width: float = 1.2) -> None:
-    """Arrows from state to state."""
+def draw_path(ax: Any, states: Sequence[np.ndarray], colour: str, label: str | None = None) -> None:
+    """Draw arrows from state to state."""
     for before, after in itertools.pairwise(states):
-        draw_arrow(ax, before, after, colour, width)
-    ax.plot([], [], "-", color=colour, linewidth=width, label=label)
+        draw_arrow(ax, before, after, colour)
+    ax.plot([], [], "-", color=colour, linewidth=1.2, label=label)
 
 
-def draw_arrow(ax: Any, before: np.ndarray, after: np.ndarray, colour: str, width: float) -> None:
-    """One arrow, from point to point."""
-    look = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
-    ax.annotate("", xy=after, xytext=before, arrowprops=look, zorder=4)
+def draw_arrow(ax: Any, before: np.ndarray, after: np.ndarray, colour: str, width: float = 1.2) -> None:
+    """Draw one arrow."""
+    arrow = {"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
+    ax.annotate("", xy=after, xytext=before, arrowprops=arrow, zorder=4)
+
+
+def draw_samples(ax: Any, states: np.ndarray, colour: str, size: float = 1.6, alpha: float = 0.7) -> None:
+    """Draw noisy states (n, 2) as dots."""
+    ax.plot(*states.T, ".", color=colour, markersize=size, alpha=alpha, zorder=2)
 
 
 def draw_start(ax: Any, state: np.ndarray, label: str = r"$\mathring{x}$") -> None:
-    """Where somebody is today."""
+    """Mark the current state of a person."""
     ax.plot(*state, "o", color="black", markersize=4, zorder=5)
     ax.annotate(label, state, xytext=(4, -9), textcoords="offset points")
+
+
+def draw_target(ax: Any, state: np.ndarray, size: float = 5, width: float = 1.4) -> None:
+    """Mark an intended state with a cross."""
+    ax.plot(*state, "x", color=RED, markersize=size, markeredgewidth=width, zorder=5)

@@ -1,6 +1,6 @@
-"""How all figures look: print sizes, colours that everybody tells apart, and files for papers.
+"""The style of all figures: print sizes, colours for readers with colour blindness, and files for papers.
 
-Nothing global changes: settings hold while a figure is made and are part of it from then on.
+Global settings of matplotlib are not changed: ours apply while a figure is drawn.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import contextlib
 import functools
 import io
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 from rose_carla._lib.files import write_file
 from rose_carla._lib.text import printable
 from rose_carla.carla_compat import import_optional
@@ -21,24 +22,17 @@ from rose_carla.errors import ExperimentError, unknown_name
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
-#: Inches of one column and of the whole width of a two-column paper; figures are made to be printed as they are.
+#: Inches of a column and of the full width of a two-column paper; figures are printed without scaling.
 COLUMN, PAGE = 3.33, 7.0
-#: Points of text; the smallest that is still read in print.
+#: Points of text; the smaller size is the smallest that is legible in print.
 TEXT, SMALL = 8.0, 7.0
-#: Files for papers, for slides and for pages.
+#: Files for papers, slides and web pages.
 FORMATS = ("pdf", "png", "svg")
 _DPI = 300
-#: Colours that also people who are colour-blind tell apart (Okabe and Ito).
-BLUE, RED, GREEN, ORANGE, PURPLE, SKY, GREY = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#E69F00",
-    "#CC79A7",
-    "#56B4E9",
-    "#8C8C8C",
-)
-#: Colour and marker of each method; two methods share one of them at most.
+#: Colours that readers with colour blindness can distinguish (Okabe and Ito), and a grey.
+BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
+PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#8C8C8C"
+#: Colour and marker of each method; two methods differ in at least one of them.
 METHOD_STYLES = {
     "Wachter": (GREY, "v"),
     "GrSp": (GREY, "s"),
@@ -47,7 +41,7 @@ METHOD_STYLES = {
     "ROAR": (GREY, "P"),
     "ARAR": (GREY, "X"),
     "CoGS": (SKY, "o"),
-    "PROBE": (PURPLE, "<"),  # not of a grey one: with red-green blindness purple and green look grey
+    "PROBE": (PURPLE, "<"),  # not the marker of a grey one: purple looks grey with red-green blindness
     "CROCO": (GREEN, ">"),
     "ROSE-one": (BLUE, "o"),
     "ROSE-mul": (RED, "o"),
@@ -66,55 +60,65 @@ _SETTINGS = {
     "axes.spines.right": False,
     "mathtext.default": "it",
 }
-#: Text stays text in papers, and the same figure is the same file.
-_SAVED = {"pdf.fonttype": 42, "svg.hashsalt": "rose_carla"}
+#: Text stays text in papers, and files are reproducible.
+_SAVE_SETTINGS = {"pdf.fonttype": 42, "svg.hashsalt": "rose_carla"}
 
 
 def styled(function: Draw) -> Draw:
-    """A function that draws, with our settings while it does: matplotlib reads sizes whenever a text is made."""
+    """Decorate a drawing function so that our settings apply while it runs: matplotlib reads them for each text."""
 
     @functools.wraps(function)
-    def drawing(*arguments: Any, **options: Any) -> Any:
+    def draw(*args: Any, **kwargs: Any) -> Any:
         with import_optional("matplotlib").rc_context(_SETTINGS):
-            return function(*arguments, **options)
+            return function(*args, **kwargs)
 
-    return cast(Draw, drawing)
+    return cast(Draw, draw)
 
 
 def new_axes(width: float, height: float, n_rows: int = 1, n_columns: int = 1, **options: Any) -> tuple[Any, Any]:
-    """A figure of so many inches and its axes, an array (n_rows, n_columns); ``options`` as in ``Figure.subplots``.
+    """Return a figure (size in inches) and its axes (n_rows, n_columns); ``options`` as in ``Figure.subplots``.
 
-    The figure belongs to nobody but the caller: pyplot does not know it, so there is nothing to close.
+    The figure is not registered with pyplot, so it need not be closed.
     """
     figure = import_optional("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
     for ax in np.ravel(axes):
-        small_ticks(ax)
+        set_small_ticks(ax)
     return figure, axes
 
 
-def small_ticks(ax: Any) -> None:
-    """Ticks are made when they are drawn, and then by the settings of that time unless they are told now."""
-    ax.tick_params(which="both", labelsize=SMALL, width=0.6, length=2.5, pad=2)
-
-
-def one_axes(ax: Any, width: float, height: float) -> Any:
-    """``ax`` itself, or axes in a figure of their own if there is none."""
+def axes_or_new(ax: Any, width: float, height: float) -> Any:
+    """Return ``ax``, or the axes of a new figure if it is None."""
     return new_axes(width, height)[1][0, 0] if ax is None else ax
 
 
+def set_small_ticks(ax: Any) -> None:
+    """Fix the size of ticks now: matplotlib creates them when the figure is drawn, with the settings of that time."""
+    ax.tick_params(which="both", labelsize=SMALL, width=0.6, length=2.5, pad=2)
+
+
+def draw_grid(ax: Any, axis: str = "both") -> None:
+    """Draw thin grid lines."""
+    ax.grid(True, axis=axis, alpha=0.3, linewidth=0.5)
+
+
 def method_style(method: str) -> tuple[str, str]:
-    """Colour and marker of a method; a star for one that the paper does not know."""
+    """Return the colour and marker of a method; a black star for methods outside the paper."""
     return METHOD_STYLES.get(method, _OTHER)
 
 
 def dataset_style(dataset: str) -> tuple[str, str]:
-    """Colour and marker of a data set."""
+    """Return the colour and marker of a data set."""
     return DATASET_STYLES.get(dataset, _OTHER)
 
 
-def legend_beside(figure: Any, axes: Sequence[Any], where: str = "outside right center", **options: Any) -> None:
-    """One legend for all ``axes``, outside of them, each label once."""
+def dataset_title(dataset: str, titles: Mapping[str, str] | None) -> str:
+    """Return the title of a data set, by default its name."""
+    return (titles or {}).get(dataset) or escape_math(dataset)
+
+
+def legend_beside(figure: Any, axes: Iterable[Any], where: str = "outside right center", **options: Any) -> None:
+    """Draw one legend for all ``axes``, outside of them, with each label once."""
     handles: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -122,60 +126,67 @@ def legend_beside(figure: Any, axes: Sequence[Any], where: str = "outside right 
     figure.legend(handles.values(), handles.keys(), loc=where, frameon=False, fontsize=SMALL, **options)
 
 
-def literally(text: str) -> str:
-    """A text from data, drawn as it is: dollars make no equation of it, and what cannot be drawn is told.
+def escape_math(text: str) -> str:
+    """Escape text from data: dollar signs do not start an equation, and control characters are visible.
 
     Examples
     --------
-    >>> print(literally("rent in $ a month, $ a year"))
+    >>> print(escape_math("rent in $ a month, $ a year"))
     rent in \\$ a month, \\$ a year
     """
     return printable(text).replace("$", r"\$")
 
 
-def dataset_title(dataset: str, titles: Mapping[str, str] | None) -> str:
-    """What a data set is called for people; its own name from data if nobody gave it another."""
-    return (titles or {}).get(dataset) or literally(dataset)
+def check_columns(results: pd.DataFrame, *names: str) -> None:
+    """Check that a results frame has the columns of a figure; it lacks them if every cell of a run failed.
+
+    Raises
+    ------
+    ExperimentError
+        With the first one that is missing.
+    """
+    for name in names:
+        if name not in results:
+            raise ExperimentError(f"The results have no column {name!r}: evaluate that metric first.")
 
 
 def image(figure: Any, kind: str) -> bytes:
-    """A figure as the contents of a file: the same for the same figure, without a date.
+    """Return a figure as the contents of a file, reproducibly: without a date.
 
     Parameters
     ----------
     figure
-        Of matplotlib, or axes in one.
+        A matplotlib figure, or axes of one.
     kind
         One of :data:`FORMATS`.
 
     Raises
     ------
     ExperimentError
-        If there is no such format.
+        If the format is unknown.
     """
     if kind not in FORMATS:
         raise ExperimentError(unknown_name("format of figures", kind, FORMATS))
-    matplotlib = import_optional("matplotlib")
     metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": {}, "svg": {"Date": None}}[kind]
-    figure, drawn = figure.figure, io.BytesIO()
-    with matplotlib.rc_context(_SAVED), _layout_kept(figure), _fonts_not_told_about():
-        figure.savefig(drawn, format=kind, dpi=_DPI, metadata=metadata)
-    return drawn.getvalue()
+    figure, buffer = figure.figure, io.BytesIO()
+    with import_optional("matplotlib").rc_context(_SAVE_SETTINGS), _restore_layout(figure), _quiet_fonts():
+        figure.savefig(buffer, format=kind, dpi=_DPI, metadata=metadata)
+    return buffer.getvalue()
 
 
 @contextlib.contextmanager
-def _layout_kept(figure: Any) -> Iterator[None]:
-    """Axes where they were: a layout starts from the last one and would be another every time."""
+def _restore_layout(figure: Any) -> Iterator[None]:
+    """Restore the positions of axes: constrained layout starts from the last one, so files would differ."""
     places = [(ax, ax.get_position(original=True), ax.get_in_layout()) for ax in figure.axes]
     yield
-    for ax, place, inside in places:
+    for ax, place, in_layout in places:
         ax.set_position(place)
-        ax.set_in_layout(inside)
+        ax.set_in_layout(in_layout)
 
 
 @contextlib.contextmanager
-def _fonts_not_told_about() -> Iterator[None]:
-    """Without what fontTools says about the dates of matplotlib's own fonts."""
+def _quiet_fonts() -> Iterator[None]:
+    """Silence warnings of fontTools about the dates of matplotlib's own fonts."""
     logger = logging.getLogger("fontTools")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -186,7 +197,7 @@ def _fonts_not_told_about() -> Iterator[None]:
 
 
 def save(figure: Any, stem: str | Path, formats: Sequence[str] = ("pdf", "png")) -> list[Path]:
-    """Write a figure to ``stem.pdf`` and ``stem.png``, or in other formats; returns the paths.
+    """Write a figure to a file ``stem.FORMAT`` for each format, and return the paths.
 
     Examples
     --------
@@ -196,10 +207,7 @@ def save(figure: Any, stem: str | Path, formats: Sequence[str] = ("pdf", "png"))
     ...     [path.name for path in save(figure, f"{folder}/empty")]
     ['empty.pdf', 'empty.png']
     """
-    contents = {kind: image(figure, kind) for kind in dict.fromkeys(formats)}
-    paths = []
-    for kind, content in contents.items():
-        path = Path(f"{stem}.{kind}")
+    contents = {Path(f"{stem}.{kind}"): image(figure, kind) for kind in formats}
+    for path, content in contents.items():
         write_file(path, content)
-        paths.append(path)
-    return paths
+    return list(contents)

@@ -210,7 +210,7 @@ def test_a_run_in_which_every_cell_fails_tells_so_and_writes_the_others(capsys, 
     words = in_folder(tmp_path, "distances", "accumulation", "--quick", "--jobs", "1", "--datasets", "compas")
     assert main(["figures", *words]) == 1
     err = capsys.readouterr().err
-    assert "failed: distances: The table of people has no column" in err
+    assert "failed: distances: The results have no column" in err
     assert "failed: compas linear ARAR seed 0: ValueError: out of order" in err
     assert len([line for line in err.splitlines() if line.startswith("failed: ")]) == 1 + 5
     names = {path.name for path in (tmp_path / "out").iterdir()}

@@ -292,7 +292,7 @@ def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method()
     [
         ("Proximity", "Unknown invalidation rate 'Proximity': Known: 'Acc_AIR', 'Gaussian_AIR', 'Plausible_AIR'"),
         ("Plausible_air", "Unknown invalidation rate 'Plausible_air': did you mean 'Plausible_AIR'"),
-        ("Gaussian_AIR", "no column 'Gaussian_AIR': judge them under that noise first"),
+        ("Gaussian_AIR", "no column 'Gaussian_AIR': evaluate that metric first"),
     ],
 )
 def test_the_frontier_says_what_it_can_draw(metric, told):

@@ -7,6 +7,8 @@ import functools
 import hashlib
 import itertools
 import re
+import subprocess
+import sys
 import warnings
 import zlib
 from types import SimpleNamespace
@@ -286,5 +288,13 @@ def test_what_cannot_be_drawn_is_refused():
         plots.Plane(Density().fit(np.random.default_rng(0).random((20, 3))), lambda states: states[:, 0])
     with pytest.raises(PlanError, match="empty"):
         plots.learning_curves({"a": log(), "b": []})
-    with pytest.raises(PlanError, match="empty"):
+    with pytest.raises(PlanError, match="no logs"):
         plots.learning_curves({})
+
+
+def test_drawing_does_not_import_the_experiment_stack():
+    code = "import sys, rose_carla.plots; print(*(name for name in sys.modules if name.startswith('rose_carla.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    packages = {name.split(".")[1] for name in done.stdout.split()}
+    assert "plots" in packages
+    assert not packages & {"bench", "cli", "metrics", "baselines", "rose", "ppo", "mdp"}

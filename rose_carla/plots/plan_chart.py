@@ -1,16 +1,18 @@
-"""A plan as a chart that its person can read."""
+"""A chart of a plan."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import PlanError
-from rose_carla.plots.style import BLUE, GREY, RED, SKY, literally, one_axes, styled
-from rose_carla.rose.plan import Plan
+from rose_carla.plots.style import BLUE, GREY, RED, SKY, axes_or_new, draw_grid, escape_math, styled
 
-#: Characters to a line of a step.
+if TYPE_CHECKING:
+    from rose_carla.rose.plan import Plan
+
+#: Characters per line of a step.
 _LINE = 40
 #: Inches of the chart, of its head and foot, between steps, and of each line of text.
 _WIDTH, _MARGIN, _GAP, _LINE_HEIGHT = 5.6, 0.85, 0.12, 0.15
@@ -18,23 +20,23 @@ _WIDTH, _MARGIN, _GAP, _LINE_HEIGHT = 5.6, 0.85, 0.12, 0.15
 
 @styled
 def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
-    """What to do, step by step from the top, and the chance of success after each step, as matplotlib ``Axes``.
+    """Draw the steps of a plan from the top, with the chance of success of stopping after each, on ``Axes``.
 
-    Whiskers are the interval of the estimated chance. Somebody who stops after a step has the chance beside it.
+    Whiskers are the confidence intervals of the chances.
 
     Parameters
     ----------
     plan
-        Of ``method.plan(people)``.
+        One of ``method.plan(people)``.
     tau
-        The robustness that was asked for, drawn as a line.
+        The requested robustness, drawn as a line.
     ax
-        Draw there; otherwise a figure of the right height is made.
+        Axes to draw on; by default those of a new figure of the right height.
 
     Raises
     ------
     PlanError
-        If the plan has no steps; the message says why.
+        If the plan has no steps.
 
     Examples
     --------
@@ -45,11 +47,11 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     'chance of success after each step'
     """
     if not plan.steps:
-        raise PlanError(f"There is nothing to draw for person {plan.label}: {plan.reason}.")
-    lines = [textwrap.fill(literally(f"{number}. {step}"), _LINE) for number, step in enumerate(plan.steps, start=1)]
+        raise PlanError(f"The plan for person {plan.label} has no steps to draw: {plan.reason}.")
+    lines = [textwrap.fill(escape_math(f"{number}. {step}"), _LINE) for number, step in enumerate(plan.steps, start=1)]
     longest = max(line.count("\n") + 1 for line in lines)
     height = _MARGIN + (len(lines) + 1) * (_GAP + _LINE_HEIGHT * longest)
-    ax = one_axes(ax, _WIDTH, height)
+    ax = axes_or_new(ax, _WIDTH, height)
     chances = [0.0, *(step.success.probability for step in plan.steps)]
     levels = range(len(chances))
     effects = import_optional("matplotlib.patheffects")
@@ -61,9 +63,7 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
         ax.barh(level, success.probability, height=0.5, color=colour, alpha=0.25, zorder=0)
         ax.plot([success.lower, success.upper], [level, level], "-", color=colour, linewidth=2, zorder=2)
         ax.plot(success.probability, level, "o", color=colour, markersize=6, zorder=3)
-        weight = "bold" if last else "normal"
-        # beside the whisker, or left of it where the axis ends
-        right = success.upper <= 0.86
+        right = success.upper <= 0.86  # otherwise the text would be cut off by the end of the axis
         text = ax.annotate(
             f"{success.probability:.0%}",
             (success.upper if right else success.lower, level),
@@ -71,19 +71,19 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
             textcoords="offset points",
             va="center",
             ha="left" if right else "right",
-            fontweight=weight,
+            fontweight="bold" if last else "normal",
         )
-        text.set_path_effects([effects.withStroke(linewidth=2, foreground="white")])  # where lines cross it
+        text.set_path_effects([effects.withStroke(linewidth=2, foreground="white")])  # lines may cross it
     if tau is not None:
         ax.axvline(tau, color=RED, linewidth=0.9, linestyle="dashed", zorder=1)
-        ax.annotate("asked for", (tau, 0), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
-    ax.set_yticks(list(levels), ["today: turned down", *lines])
+        ax.annotate("target", (tau, 0), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
+    ax.set_yticks(list(levels), ["today: rejected", *lines])
     ax.set_ylim(len(plan.steps) + 0.5, -0.5)
     ax.set_xlim(0, 1)
     ax.xaxis.set_major_formatter(import_optional("matplotlib.ticker").PercentFormatter(1.0))
     ax.set_xlabel("chance of success after each step")
-    ax.set_title(literally(f"Plan for person {plan.label}"), loc="left", fontweight="bold")
-    ax.grid(True, axis="x", alpha=0.3, linewidth=0.5)
+    ax.set_title(escape_math(f"Plan for person {plan.label}"), loc="left", fontweight="bold")
+    draw_grid(ax, "x")
     ax.tick_params(axis="y", length=0, pad=7)
     ax.spines["left"].set_visible(False)
     return ax
