@@ -1,4 +1,4 @@
-"""The eight metrics, in CARLA's two styles, for methods good and bad."""
+"""The eight metrics in both of CARLA's interfaces, for valid and invalid results of methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def factuals(compas_ann):
 
 
 class Steps(RecourseMethod):
-    """Halfway to a training row that is accepted; some rows fail, and it has plans."""
+    """Return an accepted training row for all people; optionally fails for some rows, and has plans."""
 
     def __init__(self, mlmodel, index="keep", fail=(), plans=False):
         super().__init__(mlmodel)
@@ -51,7 +51,7 @@ class Steps(RecourseMethod):
 
 
 @pytest.mark.parametrize("index", ["keep", "renumber", "drop", "shuffle"])
-def test_rows_find_their_factuals(compas_ann, factuals, index):
+def test_rows_are_matched_with_their_factuals(compas_ann, factuals, index):
     result = rose_carla.Benchmark(compas_ann, Steps(compas_ann, index, fail=[1, 4]), factuals, FEW).run_benchmark()
     expected = rose_carla.Benchmark(compas_ann, Steps(compas_ann, "keep", fail=[1, 4]), factuals, FEW).run_benchmark()
     timing = ["Average_Time", "Recourse_Time"]
@@ -63,7 +63,7 @@ def test_rows_find_their_factuals(compas_ann, factuals, index):
     assert result["Validity"].mean() == pytest.approx(10 / 12)
 
 
-def test_every_number_against_its_definition(compas_ann, factuals):
+def test_metrics_match_their_definitions(compas_ann, factuals):
     benchmark = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW)
     result, order = benchmark.run_benchmark(), compas_ann.feature_input_order
     density = Density.from_model(compas_ann, outcome=1)
@@ -77,13 +77,13 @@ def test_every_number_against_its_definition(compas_ann, factuals):
         assert result.loc[label, "Log_Density"] == pytest.approx(density.log_density(end.to_numpy()[None])[0])
         (generator,) = common_noise([0, 1], [row])
         noisy = everyone.sample(end.to_numpy()[None], 0.01, 200, [generator])[0]
-        refused = sum(compas_ann.predict_proba(sample[None])[0, 1] <= 0.5 for sample in noisy)
-        assert result.loc[label, "Plausible_AIR"] == refused / 200
-        assert result.loc[label, "Plausible_AIR_Lower"] <= refused / 200 <= result.loc[label, "Plausible_AIR_Upper"]
+        rejected = sum(compas_ann.predict_proba(sample[None])[0, 1] <= 0.5 for sample in noisy)
+        assert result.loc[label, "Plausible_AIR"] == rejected / 200
+        assert result.loc[label, "Plausible_AIR_Lower"] <= rejected / 200 <= result.loc[label, "Plausible_AIR_Upper"]
     assert (result["Recourse_Time"] == result["Average_Time"].iloc[0]).all()
 
 
-def test_linear_model_against_the_closed_forms(compas_linear):
+def test_plausible_air_of_linear_model_matches_closed_form(compas_linear):
     factuals = models.negative_instances(compas_linear).head(8)
     ends = Steps(compas_linear).get_counterfactuals(factuals)
     layer = compas_linear.raw_model.layers[0]
@@ -95,7 +95,7 @@ def test_linear_model_against_the_closed_forms(compas_linear):
     np.testing.assert_allclose(result["Plausible_AIR"], exact, atol=0.03)
 
 
-def test_plans_are_followed_in_their_order(compas_ann, factuals):
+def test_acc_air_follows_plans_in_order(compas_ann, factuals):
     method = Steps(compas_ann, plans=True)
     benchmark = rose_carla.Benchmark(compas_ann, method, factuals, FEW)
     result = benchmark.compute_metric("Acc_AIR")
@@ -106,14 +106,14 @@ def test_plans_are_followed_in_their_order(compas_ann, factuals):
         assert result.loc[label, "Acc_AIR"] == (compas_ann.predict_proba(ends)[:, 1] <= 0.5).mean()
 
 
-def test_a_plan_that_leads_elsewhere_is_refused(compas_ann, factuals):
+def test_plan_must_lead_to_its_counterfactual(compas_ann, factuals):
     ends = Steps(compas_ann).get_counterfactuals(factuals)
     plans = {factuals.index[0]: np.ones((1, 7))}
     with pytest.raises(NoiseError, match="does not lead to its counterfactual"):
         metrics.AccAIR(compas_ann, {**FEW, "plans": plans}).get_evaluation(factuals, ends)
 
 
-def test_methods_are_compared_on_the_same_noise(compas_ann, factuals):
+def test_all_methods_see_the_same_noise(compas_ann, factuals):
     """A method that fails for some rows sees the same noise in the others."""
     all_rows = metrics.GaussianAIR(compas_ann, FEW).get_evaluation(
         factuals, Steps(compas_ann).get_counterfactuals(factuals)
@@ -133,7 +133,7 @@ def test_methods_are_compared_on_the_same_noise(compas_ann, factuals):
     "name",
     ["Validity", "Sparsity", "Proximity", "LogDensity", "GaussianAIR", "PlausibleAIR", "AccAIR", "RecourseTime"],
 )
-def test_carla_mains_interface(compas_ann, factuals, name):
+def test_interface_of_carla_development_version(compas_ann, factuals, name):
     options = {"RecourseTime": {"seconds": 2.4}, "AccAIR": FEW, "GaussianAIR": FEW, "PlausibleAIR": FEW}.get(name)
     evaluation = getattr(metrics, name)(mlmodel=compas_ann, hyperparams=options)
     ends = Steps(compas_ann, fail=[2]).get_counterfactuals(factuals)
@@ -145,7 +145,7 @@ def test_carla_mains_interface(compas_ann, factuals, name):
     pd.testing.assert_frame_equal(ends, before[1])
 
 
-def test_nothing_found_at_all(compas_ann, factuals):
+def test_method_without_counterfactuals(compas_ann, factuals):
     method = Steps(compas_ann, fail=range(12))
     result = rose_carla.Benchmark(compas_ann, method, factuals, FEW).run_benchmark()
     assert (result["Validity"] == 0).all()
@@ -180,7 +180,7 @@ def test_categories_count_once_and_can_be_projected():
     assert np.isfinite(metrics.AccAIR(model, FEW).get_evaluation(factuals, ends)).all(axis=None)
 
 
-def test_forests_and_carlas_own_methods(compas):
+def test_constraint_violation_is_nan_for_forest_on_some_features(compas):
     inputs, outcomes = compas.df_train[compas.continuous], compas.df_train[compas.target]
     forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0).fit(inputs, outcomes)
     model = models.wrap(forest, compas, space="encoded")
@@ -191,15 +191,15 @@ def test_forests_and_carlas_own_methods(compas):
     assert result["Plausible_AIR"].notna().all()
 
 
-def test_growing_spheres_with_the_datas_own_labels(compas_ann, factuals):
-    with warnings.catch_warnings(), seeded(0):  # it draws from the global generator
+def test_growing_spheres(compas_ann, factuals):
+    with warnings.catch_warnings(), seeded(0):  # draws from the global generator
         warnings.simplefilter("error", UserWarning)
         result = rose_carla.Benchmark(compas_ann, GrowingSpheres(compas_ann, {}), factuals, FEW).run_benchmark()
     assert result["Validity"].mean() == 1
-    assert result["Plausible_AIR"].mean() > 0.3  # it stops at the border
+    assert result["Plausible_AIR"].mean() > 0.3  # stops at the decision boundary
 
 
-def test_bad_options_and_labels_are_explained(compas_ann, factuals):
+def test_invalid_options_and_labels_raise_errors(compas_ann, factuals):
     with pytest.raises(NoiseError, match="Unknown hyper-parameter 'varience': did you mean 'variance'"):
         metrics.GaussianAIR(compas_ann, {"varience": 0.1})
     with pytest.raises(NoiseError, match="Unknown hyper-parameter 'n_sample'"):
@@ -217,7 +217,7 @@ def test_bad_options_and_labels_are_explained(compas_ann, factuals):
         metrics.Proximity(compas_ann).get_evaluation(factuals, ends.head(5).reset_index(drop=True))
 
 
-def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
+def test_input_is_checked_before_the_method_runs(compas_ann, factuals):
     class Never(Steps):
         def get_counterfactuals(self, factuals):
             raise AssertionError("the method ran")
@@ -227,7 +227,7 @@ def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
             rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals, options)
     with pytest.raises(DataError, match="occur twice"):
         rose_carla.Benchmark(compas_ann, Never(compas_ann), pd.concat([factuals, factuals]))
-    with pytest.raises(DataError, match="no factuals"):
+    with pytest.raises(DataError, match="has no rows"):
         rose_carla.Benchmark(compas_ann, Never(compas_ann), factuals.head(0))
     for model in (None, "ann"):
         with pytest.raises(ModelError, match="Expected a CARLA model"):
@@ -238,8 +238,8 @@ def test_wrong_input_is_told_before_the_method_runs(compas_ann, factuals):
 
 
 @pytest.mark.parametrize("given", ["numbers", "text"])
-def test_methods_that_change_their_factuals_are_judged_on_the_sound_ones(given, compas_ann, factuals):
-    class Spoils(Steps):
+def test_methods_that_modify_factuals_get_a_copy(given, compas_ann, factuals):
+    class Modifies(Steps):
         def get_counterfactuals(self, factuals):
             ends = super().get_counterfactuals(factuals.astype(float))
             factuals.drop(columns="age", inplace=True)
@@ -247,14 +247,14 @@ def test_methods_that_change_their_factuals_are_judged_on_the_sound_ones(given, 
 
     kept = factuals.copy()
     people = factuals.astype(str) if given == "text" else factuals
-    ours = rose_carla.Benchmark(compas_ann, Spoils(compas_ann), people, FEW).run_benchmark()
+    ours = rose_carla.Benchmark(compas_ann, Modifies(compas_ann), people, FEW).run_benchmark()
     expected = rose_carla.Benchmark(compas_ann, Steps(compas_ann), factuals, FEW).run_benchmark()
     timing = ["Average_Time", "Recourse_Time"]
     pd.testing.assert_frame_equal(ours.drop(columns=timing), expected.drop(columns=timing))
     pd.testing.assert_frame_equal(factuals, kept)
 
 
-def test_infinite_values_and_empty_results_count_as_not_found(compas_ann, factuals):
+def test_infinite_rows_and_empty_results_count_as_not_found(compas_ann, factuals):
     ends = Steps(compas_ann).get_counterfactuals(factuals)
     ends.iloc[0, 0] = np.inf
     assert metrics.Validity(compas_ann).get_evaluation(factuals, ends)["Validity"].tolist() == [0.0] + [1.0] * 11
@@ -262,7 +262,7 @@ def test_infinite_values_and_empty_results_count_as_not_found(compas_ann, factua
     assert (nothing["Validity"] == 0).all()
 
 
-def test_plans_of_the_wrong_shape_are_refused(compas_ann, factuals):
+def test_plan_of_wrong_shape_raises_an_error(compas_ann, factuals):
     ends = Steps(compas_ann).get_counterfactuals(factuals)
     label = factuals.index[0]
     change = (ends.loc[label] - factuals.loc[label, ends.columns]).to_numpy()
@@ -272,14 +272,14 @@ def test_plans_of_the_wrong_shape_are_refused(compas_ann, factuals):
         metrics.AccAIR(compas_ann, {**FEW, "plans": [change]})
 
 
-def test_rows_dropped_and_renumbered_are_warned_about(compas_ann, factuals):
+def test_renumbered_subset_of_rows_warns(compas_ann, factuals):
     numbered = factuals.reset_index(drop=True)
     ends = Steps(compas_ann).get_counterfactuals(numbered).iloc[[0, 2, 4]].reset_index(drop=True)
     with pytest.warns(UserWarning, match="dropped rows and renumbered"):
         metrics.Proximity(compas_ann).get_evaluation(numbered, ends)
 
 
-def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, factuals):
+def test_renumbered_rows_are_matched_by_position(compas_ann, factuals):
     """Factuals labelled 3, 2, 1, 0: a method that renumbers returns 0, 1, 2, 3 in their order."""
     backwards = factuals.head(4).set_axis([3, 2, 1, 0], axis=0)
     ends = Steps(compas_ann).get_counterfactuals(backwards)
@@ -290,18 +290,18 @@ def test_renumbered_rows_that_happen_to_be_labels_go_by_position(compas_ann, fac
     assert aligned.loc[0, "age"] == 0.3
 
 
-def test_frames_that_cannot_be_judged_are_refused(compas_ann, factuals):
+def test_invalid_frames_raise_errors(compas_ann, factuals):
     ends = Steps(compas_ann).get_counterfactuals(factuals)
     metric = metrics.Sparsity(compas_ann)
     broken = factuals.copy()
-    broken.iloc[0, 0] = np.nan  # was counted as no change
+    broken.iloc[0, 0] = np.nan
     with pytest.raises(DataError, match="factuals contain missing or infinite values"):
         metric.get_evaluation(broken, ends)
     for returned, message in (
         (None, "counterfactuals as a DataFrame"),
         (ends.to_numpy(), "counterfactuals as a DataFrame"),
         (pd.concat([ends, ends], axis=1), "have duplicate columns"),
-        (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are no numbers"),
+        (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are not numbers"),
     ):
         with pytest.raises(DataError, match=message):
             metric.get_evaluation(factuals, returned)
