@@ -1,4 +1,4 @@
-"""Models with known answers, and checks, that the tests of the baselines share."""
+"""Models with known solutions, and checks, for the tests of the baselines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def array(model, frame):
 
 
 def linear(data, weights, bias, order):
-    """A linear classifier with these weights, in the order of encoded columns ``order``."""
+    """Linear classifier with ``weights`` of the encoded columns ``order``."""
     network = Network(len(order))
     with torch.no_grad():
         network.layers[0].weight[1] = torch.tensor(np.asarray(weights, dtype=np.float32))
@@ -35,7 +35,7 @@ def weights_of(model):
 
 
 def numbers_only(values, name="numbers", immutables=()):
-    """A data set of continuous features x0, x1, ... from (n, d) values that span [0, 1] in each of them."""
+    """Data set of continuous features x0, x1, ... with (n, d) values that span [0, 1]."""
     values = np.asarray(values, dtype=float)
     frame = pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
     frame["good"] = np.arange(len(frame)) % 2
@@ -50,26 +50,26 @@ def cube(d, n=64, seed=0, **options):
 
 
 def one_category(yes, number, bias):
-    """A linear classifier of a category with weight ``yes`` and a number with weight ``number``."""
+    """Linear classifier of a category with weight ``yes`` and a number with weight ``number``."""
     frame = pd.DataFrame({"x0": np.linspace(0, 1, 40), "job": ["no", "yes"] * 20, "good": [0, 0, 1, 1] * 10})
     return linear(datasets.from_frame(frame, "good", name="category"), [yes, number], bias, ["job_yes", "x0"])
 
 
-def stop_after(monkeypatch, looks=10**9):
-    """A clock that advances a second whenever a deadline looks at it; returns the times that were told."""
-    told = []
+def stop_after(monkeypatch, calls=10**9):
+    """Patch the clock of deadlines to advance one second per call; return the times."""
+    times = []
 
     def monotonic():
-        told.append(float(len(told)))
-        assert len(told) < looks, "nobody cared about the deadline"
-        return told[-1]
+        times.append(float(len(times)))
+        assert len(times) < calls, "deadline ignored"
+        return times[-1]
 
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=monotonic))
-    return told
+    return times
 
 
 def check_legal(model, starts, ends):
-    """Immutables exact, numbers in [0, 1], every categorical feature a valid encoding."""
+    """Check that immutables are equal, numbers in [0, 1] and categories valid encodings."""
     data, order = model.data, model.feature_input_order
     for feature, columns in feature_groups(data, order).items():
         if feature in data.immutables:

@@ -17,36 +17,36 @@ from rose_carla.models import favourable
 from rose_carla.models.training import one_thread
 from tqdm.auto import tqdm
 
-#: Perturbed rows that are classified together: more of them do not fit into a cache.
-_TOGETHER = 16_384
-#: Perturbations after which hopeless candidates are given up.
+#: Perturbed rows per call of the classifier, so that they fit into the cache.
+_CHUNK = 16_384
+#: Perturbations after which candidates that cannot reach the required score are dropped.
 _FIRST = 16
-#: How many times as many perturbations the best candidates get in a second look.
-_LONGER = 4
+#: Factor on the perturbations that confirm the best candidates.
+_CONFIRM = 4
 
 
 @dataclass(frozen=True)
 class CogsSettings(OneShotSettings):
-    """Options of CoGS."""
+    """Hyper-parameters of CoGS."""
 
-    together: int = integer(200)
-    #: By how much unchanged continuous features may decrease and increase.
+    batch_size: int = integer(200)
+    #: Largest decrease and increase of unchanged continuous features.
     decrease: float = number(0.1, ge=0, le=1)
     increase: float = number(0.1, ge=0, le=1)
-    #: Perturbations m behind the K-robustness score.
+    #: Perturbations m of the K-robustness score.
     n_samples: int = integer(64)
-    #: Candidates to a person, and generations.
+    #: Candidates per person, and generations.
     population: int = integer(50, ge=4, le=10**6)
     n_generations: int = integer(100)
-    #: Generations without a better candidate after which the search for somebody ends.
+    #: Generations without a better candidate after which the search for a person ends.
     patience: int = integer(25)
-    #: Candidates of which the best becomes a parent.
+    #: Size of the tournaments that select parents.
     tournament: int = integer(2, le=1000)
     #: Largest mutation of a continuous feature.
     mutation: float = number(0.125, gt=0, le=1)
-    #: Share of genes that are the factual's, in the first generation and among mutations.
+    #: Share of genes copied from the factual, in the first generation and among mutations.
     copied: float = number(0.2, ge=0, le=1)
-    #: Count the cost of setbacks of changed features as well (C-robustness).
+    #: Whether to add the cost of setbacks of changed features (C-robustness).
     setbacks: bool = flag(False)
 
     presets = {
@@ -55,23 +55,23 @@ class CogsSettings(OneShotSettings):
 
 
 class Cogs(OneShot):
-    r"""CoGS: recourse that stays valid when features it does not change are perturbed.
+    r"""CoGS: recourse that stays valid when unchanged features are perturbed.
 
-    Maximises, for each person, over candidates z with target outcome t,
+    Maximises for each person, over candidates z with target outcome t,
 
     .. math::
         F(z) = -\left[\tfrac12 G(z, x) + \tfrac{1}{2d} \lVert z - x \rVert_0 + 1_{f(z) \ne t} + \tfrac12 (1 - K(z))
         \left(+ \tfrac{1}{2d} S(z)\right)\right]
 
-    with Gower's distance G, the share K of perturbations of *unchanged* features that keep f(z), and setbacks S, which
-    count if asked for. Candidates, of all people at once, are crossed, mutated and selected.
+    with Gower's distance G, the share K of perturbations of *unchanged* features that keep f(z), and optional setbacks
+    S. The populations of all people evolve at once.
 
     Parameters
     ----------
     mlmodel
-        Any CARLA model; only its predictions are used.
+        A CARLA model; only its predictions are used.
     hyperparams
-        Options of :class:`CogsSettings`; ``{"preset": "paper"}`` takes those of the papers.
+        Options of :class:`CogsSettings`; ``{"preset": "paper"}`` for those of the papers.
 
     Examples
     --------
@@ -92,8 +92,8 @@ class Cogs(OneShot):
         self.genes = Genes(mlmodel)
         self._accepts = favourable(mlmodel)
 
-    def _search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
-        with one_thread():  # of torch: candidates are shared out among threads that do not spin while they wait
+    def search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
+        with one_thread():  # of torch: candidates are distributed over our own threads
             evolution = _Evolution(self, rows, deadline)
             for _ in range(self.settings.n_generations):
                 if deadline.passed or not len(evolution.people):
@@ -103,10 +103,10 @@ class Cogs(OneShot):
         return evolution.found
 
     def plain_costs(self, candidates: np.ndarray, factuals: np.ndarray) -> np.ndarray:
-        """What candidates (b, p, f) cost for factuals (b, f): distance, number of changes and setbacks, as genes."""
+        """Return the costs (b, p) of candidates (b, p, f) for factuals (b, f): distance, changes and setbacks."""
         s, genes = self.settings, self.genes
         factuals = factuals[:, None, :]
-        changed = genes.changed(candidates, factuals)
+        changed = genes.differ(candidates, factuals)
         size = np.where(genes.categorical, changed, np.abs(candidates - factuals))
         costs = (size.sum(axis=2) + changed.sum(axis=2)) / (2 * genes.n)
         if s.setbacks:
@@ -124,60 +124,64 @@ class Cogs(OneShot):
         times: int = 1,
         deadline: Deadline | None = None,
     ) -> np.ndarray:
-        """Share (c,) of perturbations of unchanged features that keep the outcome of candidates (c, f), as genes.
+        """Return the share (c,) of perturbations of unchanged features that keep the outcome of candidates (c, f).
 
-        1 where every feature is changed. All candidates see the same perturbations.
+        It is 1 where every feature is changed. All candidates have the same perturbations.
 
         Parameters
         ----------
+        candidates, factuals
+            (c, f) genes.
+        rng
+            Generator of the perturbations.
         least
-            Scores below that are of no interest: somebody who cannot reach it any more gets 0.
+            Required scores: candidates that cannot reach them get 0.
         times
-            How many times ``n_samples`` perturbations to take.
+            Factor on ``n_samples``.
         deadline
-            When to stop: who has not been looked at by then gets 0.
+            Time after which the remaining candidates get 0.
         """
         s, genes = self.settings, self.genes
         n_samples = times * s.n_samples
         draws = rng.random((n_samples, genes.n))
         outcomes = self._accepts(genes.decode(candidates)) if len(candidates) else np.empty(0, dtype=bool)
-        unchanged = ~genes.changed(candidates, factuals)
+        unchanged = ~genes.differ(candidates, factuals)
         lost = np.zeros(len(candidates), dtype=int)
         allowed = n_samples * (1 - np.broadcast_to(least, len(candidates))) + 1e-9  # 1 - 0.9 is below 0.1
         for some in (draws[:_FIRST], draws[_FIRST:]):
             left = np.flatnonzero(lost <= allowed)
 
-            def look(first: int, last: int, some: np.ndarray = some, left: np.ndarray = left) -> None:
-                step = max(1, _TOGETHER // len(some))
+            def classify(first: int, last: int, some: np.ndarray = some, left: np.ndarray = left) -> None:
+                step = max(1, _CHUNK // len(some))
                 for start in range(first, last, step):
                     part = left[start : min(start + step, last)]
                     if deadline is not None and deadline.passed:
                         lost[part] = n_samples + 1
                         continue
-                    perturbed = genes.perturbed(candidates[part], unchanged[part], some, s.decrease, s.increase)
+                    perturbed = genes.perturb(candidates[part], unchanged[part], some, s.decrease, s.increase)
                     kept = self._accepts(perturbed.reshape(-1, genes.width)).reshape(len(part), len(some))
                     lost[part] += (kept != outcomes[part, None]).sum(axis=1)
 
             if len(left) and len(some):
-                # of models in other frameworks it is not known whether they may be asked from several threads at once
+                # only torch models are known to be thread-safe
                 work = len(left) * some.size if self._mlmodel.backend == "pytorch" else 0
-                share_out(len(left), work, look)
+                share_out(len(left), work, classify)
         return np.where(lost <= allowed, 1 - lost / n_samples, 0.0)
 
 
-#: What is known of each person in an evolution.
-_KEPT = ("people", "factuals", "population", "costs", "valid", "confirmed", "best", "waited")
+#: Attributes of an evolution with one row per person.
+_ROWS = ("people", "factuals", "population", "costs", "valid", "confirmed", "best", "waited")
 
 
 class _Evolution:
-    """The populations of b people, which are evolved together on common random numbers.
+    """Populations of b people that evolve at once on common random numbers.
 
-    Whoever else is in the batch, a person's candidates are the same: the random numbers are those of the generation.
+    The random numbers are those of the generation, so a person's candidates do not depend on the batch.
 
     Attributes
     ----------
     found : (b, d) array
-        The best valid candidate of everybody so far, as rows; NaN where there is none.
+        Best valid candidate of each person so far, as rows; NaN without one.
     """
 
     def __init__(self, method: Cogs, rows: np.ndarray, deadline: Deadline) -> None:
@@ -190,40 +194,40 @@ class _Evolution:
         self.factuals = self.genes.encode(rows)
         shape = self.settings.population, self.genes.n
         copied = self.rng.random(shape) < self.settings.copied
-        self.population = self._with_own(
+        self.population = self._with_immutables(
             np.where(copied, self.factuals[:, None, :], self.genes.random(shape, self.rng))
         )
         self.costs, self.valid = self._costs(self.population, np.full(len(rows), np.inf))
         self.confirmed = np.zeros_like(self.valid)
         self.best = np.full(len(rows), np.inf)
         self.waited = np.zeros(len(rows), dtype=int)
-        self._note()
+        self._record_best()
 
     def advance(self) -> int:
-        """One generation; returns how many people are done."""
+        """Evolve by one generation; return the number of people who are done."""
         s = self.settings
         mothers, fathers = self._parents(), self._parents()
         shape = s.population, self.genes.n
         children = np.where(self.rng.random(shape) < 0.5, mothers, fathers)
-        children = self._with_own(self._mutated(children))
-        # what costs more than the worst that would survive anyway need not be looked at closely
+        children = self._with_immutables(self._mutate(children))
+        # candidates that cost more than the worst survivor need no robustness score
         costs, valid = self._costs(children, self.costs.max(axis=1))
         survivors = np.argpartition(np.hstack([self.costs, costs]), s.population - 1, axis=1)[:, : s.population]
-        everybody = np.concatenate([self.population, children], axis=1)
-        self.population = np.take_along_axis(everybody, survivors[:, :, None], axis=1)
-        unseen = np.zeros_like(valid)
-        for name, more in (("costs", costs), ("valid", valid), ("confirmed", unseen)):
+        both = np.concatenate([self.population, children], axis=1)
+        self.population = np.take_along_axis(both, survivors[:, :, None], axis=1)
+        unconfirmed = np.zeros_like(valid)
+        for name, more in (("costs", costs), ("valid", valid), ("confirmed", unconfirmed)):
             both = np.hstack([getattr(self, name), more])
             setattr(self, name, np.take_along_axis(both, survivors, axis=1))
-        self._note()
+        self._record_best()
         done = (self.waited >= s.patience) & np.isfinite(self.best)
         if done.any():
-            for name in _KEPT:
+            for name in _ROWS:
                 setattr(self, name, getattr(self, name)[~done])
         return int(done.sum())
 
-    def _with_own(self, candidates: np.ndarray) -> np.ndarray:
-        """Immutable features are the factual's own."""
+    def _with_immutables(self, candidates: np.ndarray) -> np.ndarray:
+        """Return candidates with the immutable features of the factual."""
         return np.where(self.genes.mutable, candidates, self.factuals[:, None, :])
 
     def _parents(self) -> np.ndarray:
@@ -233,7 +237,7 @@ class _Evolution:
         chosen = drawn[np.arange(s.population), winners]
         return np.take_along_axis(self.population, chosen[:, :, None], axis=1)
 
-    def _mutated(self, children: np.ndarray) -> np.ndarray:
+    def _mutate(self, children: np.ndarray) -> np.ndarray:
         s, genes = self.settings, self.genes
         shape = s.population, genes.n
         mutated = self.rng.random(shape) < 1 / max(genes.mutable.sum(), 1)
@@ -247,7 +251,7 @@ class _Evolution:
         return np.where(mutated, fresh, children)
 
     def _costs(self, candidates: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """-F of candidates (b, p, f), infinite where it is above ``limits`` (b,); and which are valid."""
+        """Return -F of candidates (b, p, f), infinite where it is above ``limits`` (b,), and which are valid."""
         method = self.method
         costs = method.plain_costs(candidates, self.factuals)
         valid = np.zeros(costs.shape, dtype=bool)
@@ -263,24 +267,26 @@ class _Evolution:
         known[people, numbers] = costs[people, numbers] + (1 - scores) / 2
         return known, valid
 
-    def _note(self) -> None:
-        """Keep the best valid candidates, each of them after a second and longer look: the first may have been luck."""
-        everybody = np.arange(len(self.people))
+    def _record_best(self) -> None:
+        """Store the best valid candidates, after confirmation with more perturbations: the first score is biased."""
+        every = np.arange(len(self.people))
         first = np.where(self.valid, self.costs, np.inf).argmin(axis=1)
-        again = np.flatnonzero(self.valid[everybody, first] & ~self.confirmed[everybody, first])
+        again = np.flatnonzero(self.valid[every, first] & ~self.confirmed[every, first])
         chosen = self.population[again, first[again]]
-        scores = self.method.k_robustness(chosen, self.factuals[again], self.rng, times=_LONGER, deadline=self.deadline)
+        scores = self.method.k_robustness(
+            chosen, self.factuals[again], self.rng, times=_CONFIRM, deadline=self.deadline
+        )
         plain = self.method.plain_costs(chosen[:, None, :], self.factuals[again])[:, 0]
         self.costs[again, first[again]] = plain + (1 - scores) / 2
         self.confirmed[again, first[again]] = True
         costs = np.where(self.valid & self.confirmed, self.costs, np.inf)
         first = costs.argmin(axis=1)
-        lowest = costs[everybody, first]
+        lowest = costs[every, first]
         better = np.flatnonzero(lowest < self.best - 1e-9)
         self.best[better] = lowest[better]
         self.waited += 1
         self.waited[better] = 0
         chosen = self.population[better, first[better]]
-        same = ~self.genes.changed(chosen, self.factuals[better])
+        same = ~self.genes.differ(chosen, self.factuals[better])
         rows = self.rows[self.people[better]]
         self.found[self.people[better]] = np.where(same @ self.genes.membership, rows, self.genes.decode(chosen))

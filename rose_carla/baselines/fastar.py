@@ -1,4 +1,4 @@
-"""FastAR: sequential recourse without noise (Verma et al. 2022), as ROSE's MDP and PPO with another goal."""
+"""FastAR: sequential recourse without noise (Verma et al. 2022), with ROSE's MDP and PPO."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rose_carla.rose.search import Planner, Task
 from rose_carla.rose.sequential import Sequential, SequentialSettings
 from scipy.spatial import cKDTree
 
-#: Without noise every check passes; the planner only has to be told of one that could.
+#: The planner needs a check; without noise any passes.
 _TAU, _CHECKS, _CONFIDENCE = 0.5, 10, 0.9
 
 
 @dataclass(frozen=True)
 class FastARSettings(SequentialSettings):
-    """Options of FastAR."""
+    """Hyper-parameters of FastAR."""
 
-    #: Sizes of moves that the policy chooses from, in units.
+    #: Sizes of moves, in units.
     multiples: tuple[int, ...] = integers((1,), le=10**6)
-    #: Probability at which somebody is done; above 0.5 the ablation that keeps a margin instead of standing noise.
+    #: Probability above which a state is a goal; above 0.5 it is the ablation with a margin instead of noise.
     margin: float = number(0.5, ge=0.5, lt=1)
     #: Weight lambda of the distance to the nearest training row.
     density_weight: float = number(0.1, ge=0)
-    #: Most seconds of training, and of a search; people who are searched for together share them.
+    #: Time limit in seconds, of training and of planning for a chunk of people.
     timeout: float = number(120.0, ge=0)
 
     presets = {
@@ -45,7 +45,7 @@ class FastARSettings(SequentialSettings):
 
 
 class FastAR(Sequential):
-    r"""FastAR: the shortest sequence of unit actions that ends favourably, if every one is implemented precisely.
+    r"""FastAR: a short sequence of unit actions that ends favourably if each is implemented precisely.
 
     The reward of an action that leads to s is
 
@@ -54,15 +54,15 @@ class FastAR(Sequential):
         \quad - \lambda \min_i \lVert s - x_i \rVert_1
 
     with the training rows x_i; moves out of [0, 1] are masked. As in ROSE, the size of an action is time: setting a
-    category is discounted like the units of its change. With ``margin`` instead of 0.5 it is the margin-inflated
-    ablation: what keeping a distance to the border does without any knowledge of noise.
+    category is discounted like the units of its change. With ``margin`` above 0.5 it is the margin-inflated ablation: a
+    distance to the border without a noise model.
 
     Parameters
     ----------
     mlmodel
-        Any CARLA model; only its predictions are used.
+        A CARLA model; only its predictions are used.
     hyperparams
-        Options of :class:`FastARSettings`; ``{"preset": "paper"}`` takes those of the papers.
+        Options of :class:`FastARSettings`; ``{"preset": "paper"}`` for those of the papers.
 
     Examples
     --------

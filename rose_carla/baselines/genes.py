@@ -1,4 +1,4 @@
-"""Features as genes: one number each, a value or the number of a category."""
+"""Genes of CoGS: one number for each feature, a value or the number of a category."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from carla.models.api import MLModel
 from rose_carla._lib.compiled import compiled
 from rose_carla.datasets import feature_groups, valid_encodings
 
-#: Values nearer to each other than that are the same.
+#: Largest difference between equal values.
 _SAME = 1e-9
 
 
 class Genes:
-    """Between encoded rows (n, d) and genes (n, f), one for each feature of the data set.
+    """Conversion between encoded rows (n, d) and genes (n, f), one for each feature of the data set.
 
     Parameters
     ----------
     mlmodel
-        Its data set tells features, categories and immutables.
+        Model whose data set has the features, categories and immutables.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Genes:
         self.categorical = np.array([name in data.categorical for name in groups])
         self.membership = np.zeros((self.n, self.width), dtype=bool)
         self.counts = np.ones(self.n, dtype=int)
-        self._plain: list[tuple[int, int]] = []  # gene and column of features whose gene is the value itself
+        self._plain: list[tuple[int, int]] = []  # gene and column of features whose gene is the value
         self._tables: list[tuple[int, list[int], np.ndarray]] = []
         for gene, (name, columns) in enumerate(groups.items()):
             self.membership[gene, columns] = True
@@ -54,7 +54,7 @@ class Genes:
                 self._tables.append((gene, columns, encodings))
 
     def encode(self, rows: np.ndarray) -> np.ndarray:
-        """Genes (n, f) of encoded rows (n, d); categories by their nearest valid encoding."""
+        """Return the genes (n, f) of encoded rows (n, d); categories by their nearest valid encoding."""
         genes = np.empty((len(rows), self.n))
         for gene, column in self._plain:
             genes[:, gene] = rows[:, column].round() if self.categorical[gene] else rows[:, column]
@@ -63,7 +63,7 @@ class Genes:
         return genes
 
     def decode(self, genes: np.ndarray) -> np.ndarray:
-        """Encoded rows (n, d) of genes (n, f)."""
+        """Return the encoded rows (n, d) of genes (n, f)."""
         rows = np.empty((len(genes), self.width))
         for gene, column in self._plain:
             rows[:, column] = genes[:, gene]
@@ -72,29 +72,29 @@ class Genes:
         return rows
 
     def random(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """Genes (..., f): values in [0, 1], every category equally likely."""
-        return self._drawn(rng.random(shape))
+        """Sample genes (..., f): values in [0, 1], every category equally likely."""
+        return self._from_uniform(rng.random(shape))
 
-    def changed(self, genes: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Which genes differ."""
+    def differ(self, genes: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return which genes differ."""
         return np.abs(genes - others) > _SAME
 
-    def perturbed(
+    def perturb(
         self, genes: np.ndarray, chosen: np.ndarray, draws: np.ndarray, decrease: float, increase: float
     ) -> np.ndarray:
-        """Perturbations (n, m, d) of the ``chosen`` genes (n, f) by ``draws`` (m, f) in [0, 1], as encoded rows.
+        """Return rows (n, m, d) with the ``chosen`` genes (n, f) perturbed by uniform ``draws`` (m, f).
 
-        Values move by up to ``decrease`` and ``increase`` but do not leave [0, 1]; categories become any.
+        Values change by up to ``decrease`` and ``increase`` but do not leave [0, 1]; categories become any.
         """
         moves = np.where(self.categorical, 0.0, draws * (increase + decrease) - decrease) @ self.membership
-        categories = self.decode(np.where(self.categorical, self._drawn(draws), 0.0))
+        categories = self.decode(np.where(self.categorical, self._from_uniform(draws), 0.0))
         rows = np.empty((len(genes), len(draws), self.width))
         _perturb(
             self.decode(genes), chosen @ self.membership, self.categorical @ self.membership, moves, categories, rows
         )
         return rows
 
-    def _drawn(self, draws: np.ndarray) -> np.ndarray:
+    def _from_uniform(self, draws: np.ndarray) -> np.ndarray:
         return np.where(self.categorical, np.floor(draws * self.counts).clip(max=self.counts - 1), draws)
 
 

@@ -10,16 +10,16 @@ from rose_carla import datasets, models
 from baseline_examples import array, check_legal, cube, linear, weights_of
 from rose_carla.baselines import Arar
 from rose_carla.baselines.arar import adversary
-from rose_carla.baselines.linear import cheapest_change
+from rose_carla.baselines.linear_classifiers import cheapest_change
 from rose_carla.datasets import feature_groups
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-#: Encoded columns of :func:`mixed`, in an order in which features are not together.
+#: Encoded columns of :func:`mixed`, with the columns of a feature apart.
 ORDER = ["home_none", "age", "pet_cat", "home_own", "income", "job_yes", "home_rent", "pet_dog", "savings", "pet_none"]
 
 
 def mixed(immutables=()):
-    """Three numbers, a feature of two categories and two of three."""
+    """Three continuous features, one of two categories and two of three."""
     rng = np.random.default_rng(0)
     n = 200
     frame = pd.DataFrame(
@@ -37,7 +37,7 @@ def mixed(immutables=()):
 
 
 def solved(model, row, needed, weights):
-    """The least cost by a mixed-integer solver: x' and |x' - x| as variables; infinite if there is none."""
+    """Minimum cost by a mixed-integer solver with variables x' and |x' - x|; infinite if infeasible."""
     data, order, d = model.data, model.feature_input_order, len(row)
     low, high, whole = np.zeros(2 * d), np.r_[np.ones(d), np.full(d, np.inf)], np.zeros(2 * d)
     ones = []
@@ -65,7 +65,7 @@ def solved(model, row, needed, weights):
 @pytest.mark.parametrize(
     "immutables", [(), ("age",), ("home", "job"), ("age", "income", "savings"), ("job", "home", "pet")]
 )
-def test_the_cheapest_change_is_that_of_a_mixed_integer_solver(immutables):
+def test_cheapest_change_against_mixed_integer_solver(immutables):
     data = mixed(immutables)
     rng = np.random.default_rng(len(immutables))
     infeasible = changed = 0
@@ -88,7 +88,7 @@ def test_the_cheapest_change_is_that_of_a_mixed_integer_solver(immutables):
     assert changed >= 4
 
 
-def test_what_is_there_already_costs_nothing():
+def test_no_change_if_the_gain_is_not_needed():
     model = linear(mixed(), np.ones(len(ORDER)), 0.0, ORDER)
     rows = array(model, model.data.df.head(5))
     changes, cost = cheapest_change(rows, np.array([0.0, -1.0, -5.0, -1e-9, 0.0]), np.ones(len(ORDER)), model)
@@ -97,7 +97,7 @@ def test_what_is_there_already_costs_nothing():
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.1])
-def test_far_from_the_edges_only_the_largest_weight_moves(epsilon):
+def test_far_from_the_bounds_only_the_largest_weight_moves(epsilon):
     weights, bias = np.array([1.0, -6.0, 2.0, 0.5]), 1.0
     data = cube(4)
     model = linear(data, weights, bias, [f"x{i}" for i in range(4)])
@@ -110,7 +110,7 @@ def test_far_from_the_edges_only_the_largest_weight_moves(epsilon):
     np.testing.assert_allclose(-change[:, 1], expected, atol=1e-5)
 
 
-def test_without_a_ball_it_is_the_programme_without_robustness():
+def test_radius_zero_equals_the_linear_programme():
     weights, bias = np.array([1.5, -3.0, 2.0]), -1.2
     model = linear(cube(3), weights, bias, ["x0", "x1", "x2"])
     rows = np.random.default_rng(2).random((60, 3))
@@ -134,7 +134,7 @@ def test_without_a_ball_it_is_the_programme_without_robustness():
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
-def test_everybody_in_the_ball_is_helped(compas_linear, epsilon):
+def test_all_points_in_the_ball_are_accepted(compas_linear, epsilon):
     factuals = models.negative_instances(compas_linear).head(20)
     method = Arar(compas_linear, {"epsilon": epsilon})
     starts, ends = array(compas_linear, factuals), method.get_counterfactuals(factuals).to_numpy()
@@ -157,7 +157,7 @@ def test_everybody_in_the_ball_is_helped(compas_linear, epsilon):
     assert (rates.rate == 0).all()
 
 
-def test_nobody_pays_more_than_the_programme_asks_for(compas_linear):
+def test_cost_equals_that_of_the_programme(compas_linear):
     factuals = models.negative_instances(compas_linear).head(20)
     starts, (weights, bias) = array(compas_linear, factuals), weights_of(compas_linear)
     ends = Arar(compas_linear).get_counterfactuals(factuals).to_numpy()
@@ -168,8 +168,8 @@ def test_nobody_pays_more_than_the_programme_asks_for(compas_linear):
 
 @pytest.mark.parametrize("weights", [[0.0, 3.0, 3.0], [0.2, 3.0, 3.0]])
 @pytest.mark.parametrize("network", [False, True])
-def test_who_cannot_be_helped_gets_nothing(weights, network):
-    """All but one feature is immutable, and that one changes nothing, or too little."""
+def test_infeasible_people_get_nan(weights, network):
+    """The only mutable feature has no effect, or too little."""
     data = cube(3, immutables=["x1", "x2"])
     model = linear(data, weights, -3.0, ["x0", "x1", "x2"])
     rows = np.array([[0.3, 0.2, 0.3], [0.9, 0.1, 0.2], [0.1, 0.5, 0.49]])
@@ -182,7 +182,7 @@ def test_who_cannot_be_helped_gets_nothing(weights, network):
     assert ends[2:].notna().any(axis=None) == (weights[0] > 0)
 
 
-def test_the_adversary_of_a_linear_score_is_exact():
+def test_adversary_of_a_linear_score_is_exact():
     weights = torch.tensor([1.0, -2.0, 0.5])
     points = torch.rand(6, 3, generator=torch.Generator().manual_seed(0))
     for n_steps in (1, 10):
@@ -191,8 +191,8 @@ def test_the_adversary_of_a_linear_score_is_exact():
         assert not worst.requires_grad
 
 
-def test_the_adversary_looks_for_the_worst_point_in_the_ball():
-    """Two features, so that the whole disc can be looked at."""
+def test_adversary_against_exhaustive_search():
+    """Exhaustive search over a disc of two features."""
 
     def g(rows):
         return torch.sin(4 * rows[:, 0]) + torch.cos(5 * rows[:, 1]) * rows[:, 0]
@@ -210,14 +210,14 @@ def test_the_adversary_looks_for_the_worst_point_in_the_ball():
     assert off[1].median() < 5e-3
 
 
-def test_the_adversary_stays_inside_if_it_is_worst_there():
+def test_adversary_finds_a_minimum_inside_the_ball():
     points = torch.rand(10, 3, generator=torch.Generator().manual_seed(2))
     centres = points + 0.04
     worst = adversary(lambda rows: ((rows - centres) ** 2).sum(dim=1), points, 0.2, n_steps=50)
     assert ((worst - centres).norm(dim=1) < 0.02).all()
 
 
-def test_networks_withstand_the_worst_person_to_first_order(compas_ann):
+def test_networks_are_robust_to_first_order(compas_ann):
     factuals = models.negative_instances(compas_ann).head(25)
     method = Arar(compas_ann, {"epsilon": 0.05})
     ends = method.get_counterfactuals(factuals).to_numpy()
@@ -230,7 +230,7 @@ def test_networks_withstand_the_worst_person_to_first_order(compas_ann):
     assert method.claim() is None
 
 
-def test_quirks_on_a_network_help_hardly_anybody(compas_ann):
+def test_quirks_on_a_network_find_almost_nothing(compas_ann):
     factuals = models.negative_instances(compas_ann).head(40)
     right, odd = (
         Arar(compas_ann, {"reference_quirks": quirks}).get_counterfactuals(factuals).notna().all(axis=1).mean()
@@ -240,7 +240,7 @@ def test_quirks_on_a_network_help_hardly_anybody(compas_ann):
     assert odd < 0.3
 
 
-def test_quirks_leave_the_box_and_the_categories(compas_linear):
+def test_quirks_leave_the_bounds_and_the_categories(compas_linear):
     factuals = models.negative_instances(compas_linear).head(20)
     odd = Arar(compas_linear, {"reference_quirks": True}).get_counterfactuals(factuals).to_numpy()
     assert np.nanmin(odd) < -0.05
@@ -249,7 +249,7 @@ def test_quirks_leave_the_box_and_the_categories(compas_linear):
 
 
 class _Bent(torch.nn.Module):
-    """A network around a linear one that is not linear itself."""
+    """Nonlinear network around a linear one."""
 
     def __init__(self, inner):
         super().__init__()

@@ -18,7 +18,7 @@ from rose_carla.baselines import Arar, Cogs, Croco, FastAR, Probe, Roar, cogs, o
 from rose_carla.errors import DataError, ModelError, PlanError
 from sklearn.ensemble import RandomForestClassifier
 
-#: Less work than by default, for tests that do not look at quality.
+#: Less work than by default, for tests that do not depend on quality.
 CHEAP = {
     Arar: {},
     Cogs: {"population": 40, "n_generations": 12, "n_samples": 16},
@@ -37,7 +37,7 @@ every = pytest.mark.parametrize("kind", CHEAP, ids=name_of)
 
 @pytest.fixture(scope="module")
 def people(compas_ann):
-    """Turned down by far."""
+    """People with a low probability of the favourable outcome."""
     factuals = models.negative_instances(compas_ann)
     return factuals[models.probability(compas_ann)(array(compas_ann, factuals)) < 0.42].head(6)
 
@@ -50,7 +50,7 @@ def accepted(compas_ann):
 
 @pytest.fixture(scope="module")
 def ready(compas_ann):
-    """One method of each kind for the network on COMPAS."""
+    """One instance of each method for the network on COMPAS."""
     return {kind: kind(compas_ann, hyperparams) for kind, hyperparams in CHEAP.items()}
 
 
@@ -59,7 +59,7 @@ def forest(compas, encoded):
     return models.wrap(RandomForestClassifier(20, max_depth=5, random_state=0).fit(*encoded), compas)
 
 
-def test_all_six_are_there():
+def test_all_six_are_exported():
     methods = {name for name in baselines.__all__ if not name.endswith("Settings")}
     assert methods == {name_of(kind) for kind in CHEAP}
     for kind in CHEAP:
@@ -69,7 +69,7 @@ def test_all_six_are_there():
 
 
 @every
-def test_counterfactuals_are_favourable_legal_and_under_their_labels(kind, ready, compas_ann, people, accepted):
+def test_counterfactuals_are_favourable_and_valid_under_their_labels(kind, ready, compas_ann, people, accepted):
     mixed = pd.concat([people, accepted]).sample(frac=1, random_state=0)
     mixed.index = [f"person {number}" for number in range(len(mixed))]
     before = mixed.copy()
@@ -93,26 +93,26 @@ def test_counterfactuals_are_favourable_legal_and_under_their_labels(kind, ready
 
 
 @every
-def test_people_who_are_accepted_already_come_back_unchanged(kind, ready, compas_ann, accepted):
+def test_accepted_people_are_unchanged(kind, ready, compas_ann, accepted):
     ends = ready[kind].get_counterfactuals(accepted)
     np.testing.assert_array_equal(ends.to_numpy(), array(compas_ann, accepted))
     assert ends.index.equals(accepted.index)
 
 
 @every
-def test_alone_or_together_is_the_same(kind, ready, compas_ann, people):
-    """Sums in single precision depend on the size of a batch, and Adam carries that on: up to 1e-5."""
-    together = ready[kind].get_counterfactuals(people)
-    assert together.notna().all(axis=1).mean() > 0.6
+def test_result_does_not_depend_on_the_batch(kind, ready, compas_ann, people):
+    """Single-precision sums depend on the batch size, which Adam amplifies to 1e-5."""
+    batch = ready[kind].get_counterfactuals(people)
+    assert batch.notna().all(axis=1).mean() > 0.6
     alone = pd.concat([ready[kind].get_counterfactuals(people.iloc[[i]]) for i in range(len(people))])
-    pd.testing.assert_frame_equal(alone, together, rtol=0, atol=1e-5)
+    pd.testing.assert_frame_equal(alone, batch, rtol=0, atol=1e-5)
     if kind is not FastAR:
-        parts = kind(compas_ann, {**CHEAP[kind], "together": 4})
-        pd.testing.assert_frame_equal(parts.get_counterfactuals(people), together, rtol=0, atol=1e-5)
+        parts = kind(compas_ann, {**CHEAP[kind], "batch_size": 4})
+        pd.testing.assert_frame_equal(parts.get_counterfactuals(people), batch, rtol=0, atol=1e-5)
 
 
 @every
-def test_the_same_seed_gives_the_same_result_and_touches_no_global_generator(kind, ready, compas_ann, people):
+def test_seed_is_local_and_reproducible(kind, ready, compas_ann, people):
     def state():
         legacy = np.random.get_state()  # noqa: NPY002
         return random.getstate(), legacy[1].tolist(), legacy[2:], torch.get_rng_state().tolist()
@@ -124,59 +124,59 @@ def test_the_same_seed_gives_the_same_result_and_touches_no_global_generator(kin
 
 
 @pytest.mark.parametrize("kind", [*GRADIENT, FastAR], ids=name_of)
-def test_who_is_not_done_at_the_deadline_gets_nothing(kind, compas_ann, people, accepted, ready, monkeypatch):
-    """A clock that ticks once for each look at it: the search gets two steps and no more."""
+def test_unfinished_people_get_nan_at_the_deadline(kind, compas_ann, people, accepted, ready, monkeypatch):
+    """The clock advances with each call: the search has time for two steps."""
     slowly = {"fit": False} if kind is FastAR else {"learning_rate": 1e-3}
     method = kind(compas_ann, {**CHEAP[kind], **slowly, "timeout": 3})
     if kind is FastAR:
-        method._know(ready[kind].policy_, ready[kind].slope_)
-    told = stop_after(monkeypatch, looks=20)
+        method._set_policy(ready[kind].policy_, ready[kind].slope_, ready[kind].log_)
+    times = stop_after(monkeypatch, calls=20)
     ends = method.get_counterfactuals(pd.concat([people, accepted]))
-    assert 3 <= len(told) <= 5
+    assert 3 <= len(times) <= 5
     assert ends[: len(people)].isna().all(axis=None)
     np.testing.assert_array_equal(ends[len(people) :], array(compas_ann, accepted))
 
 
-def test_cogs_returns_its_best_so_far_at_the_deadline(compas_ann, people, monkeypatch):
+def test_cogs_returns_the_best_so_far_at_the_deadline(compas_ann, people, monkeypatch):
     generations = []
     advance = cogs._Evolution.advance
     monkeypatch.setattr(cogs._Evolution, "advance", lambda self: generations.append(1) or advance(self))
-    told = stop_after(monkeypatch, looks=40)
+    times = stop_after(monkeypatch, calls=40)
     some = Cogs(compas_ann, {"timeout": 12}).get_counterfactuals(people)
     assert 1 <= len(generations) <= 5
-    assert len(told) <= 20
+    assert len(times) <= 20
     assert some.notna().any(axis=None)
     monkeypatch.undo()
     assert not some.equals(Cogs(compas_ann).get_counterfactuals(people))
 
 
 @pytest.mark.parametrize("kind", GRADIENT, ids=name_of)
-def test_each_batch_has_a_time_of_its_own(kind, compas_ann, people, monkeypatch):
-    told = stop_after(monkeypatch, looks=40)
-    hyperparams = {**CHEAP[kind], "learning_rate": 1e-3, "timeout": 3, "together": 2}
+def test_each_batch_has_its_own_time_limit(kind, compas_ann, people, monkeypatch):
+    times = stop_after(monkeypatch, calls=40)
+    hyperparams = {**CHEAP[kind], "learning_rate": 1e-3, "timeout": 3, "batch_size": 2}
     assert kind(compas_ann, hyperparams).get_counterfactuals(people).isna().all(axis=None)
-    assert len(told) == 3 * (1 + 3)  # three batches: when each began, and three looks
+    assert len(times) == 3 * (1 + 3)  # three batches: the start of each, and three calls
 
 
 @every
 @pytest.mark.parametrize("classifier", ["ann", "linear"])
-def test_without_time_nobody_is_helped(kind, classifier, compas, people, accepted):
+def test_time_limit_of_zero_returns_nan(kind, classifier, compas, people, accepted):
     model = models.train(compas, classifier)
     both = pd.concat([people, accepted])
-    refused = ~models.favourable(model)(array(model, both))
-    assert refused.any()
+    rejected = ~models.favourable(model)(array(model, both))
+    assert rejected.any()
     ends = kind(model, {**CHEAP[kind], "timeout": 0}).get_counterfactuals(both)
-    np.testing.assert_array_equal(ends[~refused], array(model, both)[~refused])
+    np.testing.assert_array_equal(ends[~rejected], array(model, both)[~rejected])
     if kind is Cogs:  # its first generation takes no time
         found = ends.notna().all(axis=1)
         assert models.favourable(model)(ends[found].to_numpy()).all()
     else:
-        assert ends[refused].isna().all(axis=None)
+        assert ends[rejected].isna().all(axis=None)
 
 
 @every
 @pytest.mark.parametrize("name", ["german", "adult"])
-def test_immutables_and_categories_are_respected_on_wider_data(kind, name, adult):
+def test_immutables_and_categories_on_adult_and_german(kind, name, adult):
     data = adult if name == "adult" else datasets.load("german", form="typed")
     model = models.train(data, "ann")
     factuals = models.negative_instances(model).head(5)
@@ -190,7 +190,7 @@ def test_immutables_and_categories_are_respected_on_wider_data(kind, name, adult
 
 
 @pytest.mark.parametrize("kind", GRADIENT, ids=name_of)
-def test_gradient_methods_ask_for_a_torch_model(kind, forest):
+def test_gradient_methods_need_a_torch_model(kind, forest):
     with pytest.raises(ModelError, match=rf"{kind.name} follows gradients.*sklearn.*models\.wrap.*Cogs"):
         kind(forest)
     with pytest.raises(ModelError, match=r"make one with models\.wrap"):
@@ -198,7 +198,7 @@ def test_gradient_methods_ask_for_a_torch_model(kind, forest):
 
 
 @pytest.mark.parametrize("kind", [Cogs, FastAR], ids=name_of)
-def test_others_work_with_a_forest(kind, forest):
+def test_other_methods_accept_a_forest(kind, forest):
     factuals = models.negative_instances(forest).head(8)
     ends = kind(forest, CHEAP[kind]).get_counterfactuals(factuals)
     found = ends.notna().all(axis=1)
@@ -219,7 +219,7 @@ def test_others_work_with_a_forest(kind, forest):
         (FastAR, {"density_weight": 0.1, "margin": 0.5}),
     ],
 )
-def test_the_preset_of_the_paper_has_its_values(kind, values, compas_ann):
+def test_paper_preset(kind, values, compas_ann):
     unfitted = {"fit": False} if kind is FastAR else {}
     settings = kind(compas_ann, {"preset": "paper", **unfitted}).settings
     assert {name: getattr(settings, name) for name in values} == values
@@ -233,16 +233,16 @@ def test_the_preset_of_the_paper_has_its_values(kind, values, compas_ann):
 
 
 @every
-def test_unknown_names_are_told_with_the_close_match(kind, compas_ann):
+def test_unknown_name_suggests_close_match(kind, compas_ann):
     for hyperparams, close in (({"preset": "papr"}, "paper"), ({"time_out": 3}, "timeout"), ({"sed": 1}, "seed")):
         with pytest.raises(PlanError, match=rf"Unknown .*: did you mean '{close}'\?"):
             kind(compas_ann, hyperparams)
-    with pytest.raises(PlanError, match="timeout has to be at least 0 and finite, got -1"):
+    with pytest.raises(PlanError, match="timeout must be at least 0 and finite, got -1"):
         kind(compas_ann, {"timeout": -1})
 
 
 @every
-def test_the_defaults_that_carla_reads_are_those_of_the_settings(kind):
+def test_carla_defaults_equal_the_settings(kind):
     expected = {
         each.name: each.default if each.default is not MISSING else each.default_factory()
         for each in fields(kind.settings_class)
@@ -258,7 +258,7 @@ def test_the_defaults_that_carla_reads_are_those_of_the_settings(kind):
 
 @every
 @pytest.mark.parametrize("progress", [True, False, None])
-def test_a_progress_bar_is_shown_if_asked_for(kind, progress, compas_ann, people, capsys):
+def test_progress_bar_option(kind, progress, compas_ann, people, capsys):
     kind(compas_ann, {**CHEAP[kind], "progress": progress}).get_counterfactuals(people.head(2))
     shown = capsys.readouterr().err
     if progress:
@@ -269,7 +269,7 @@ def test_a_progress_bar_is_shown_if_asked_for(kind, progress, compas_ann, people
 
 
 @pytest.mark.parametrize("kind", ONE_SHOT, ids=name_of)
-def test_the_progress_bar_counts_everybody_once(kind, compas_ann, people, accepted, monkeypatch):
+def test_progress_bar_counts_each_person_once(kind, compas_ann, people, accepted, monkeypatch):
     bars = []
 
     class Noted(one_shot.tqdm):
@@ -278,7 +278,7 @@ def test_the_progress_bar_counts_everybody_once(kind, compas_ann, people, accept
             super().close()
 
     monkeypatch.setattr(one_shot, "tqdm", Noted)
-    method = kind(compas_ann, {**CHEAP[kind], "progress": True, "together": 4})
+    method = kind(compas_ann, {**CHEAP[kind], "progress": True, "batch_size": 4})
     method.get_counterfactuals(pd.concat([people, accepted]))
     assert bars[0] == (len(people), len(people))
 
@@ -294,6 +294,6 @@ def test_the_progress_bar_counts_everybody_once(kind, compas_ann, people, accept
         (lambda frame: frame.set_axis([1] * len(frame)), "occur twice"),
     ],
 )
-def test_bad_factuals_are_told(kind, ready, people, spoil, match):
+def test_invalid_factuals_raise_an_error(kind, ready, people, spoil, match):
     with pytest.raises(DataError, match=match):
         ready[kind].get_counterfactuals(spoil(people))

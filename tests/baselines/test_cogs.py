@@ -17,7 +17,7 @@ HEIGHT, WIDTH, COLOUR, GLOSSY = range(4)
 
 
 def mixed(weights=None, bias=0.0):
-    """Two numbers, a feature of five categories and one of two."""
+    """Two continuous features, one of five categories and one of two."""
     rng = np.random.default_rng(0)
     n = 100
     frame = pd.DataFrame(
@@ -38,7 +38,7 @@ def flat(d, weights, bias, hyperparams=None):
     return Cogs(linear(cube(d), weights, bias, [f"x{i}" for i in range(d)]), hyperparams)
 
 
-def test_genes_lead_to_rows_and_back():
+def test_genes_round_trip():
     genes = Cogs(mixed()).genes
     assert (genes.n, genes.width) == (4, 8)
     assert genes.counts.tolist() == [1, 1, 5, 2]
@@ -46,7 +46,7 @@ def test_genes_lead_to_rows_and_back():
     rows = genes.decode(some)
     np.testing.assert_array_equal(rows, [[0, 0, 0, 1, 0, 1, 0.25, 0.75], [1, 0, 0, 0, 0, 0, 1.0, 0.0]])
     np.testing.assert_array_equal(genes.encode(rows), some)
-    assert genes.changed(some[0], some[1]).tolist() == [True, True, True, True]
+    assert genes.differ(some[0], some[1]).tolist() == [True, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_genes_lead_to_rows_and_back():
         ([0.2, 0.5, 1, 1], 0.0, 0.0),
     ],
 )
-def test_costs_are_those_computed_by_hand(candidate, plain, setbacks):
+def test_costs_by_hand(candidate, plain, setbacks):
     factual = np.array([[0.2, 0.5, 1, 1]])
     hyperparams = {"decrease": 0.05, "increase": 0.2}
     for switch, expected in ((False, plain), (True, plain + setbacks)):
@@ -73,7 +73,7 @@ def test_costs_are_those_computed_by_hand(candidate, plain, setbacks):
         assert cost[0, 0] == pytest.approx(expected)
 
 
-def test_costs_of_many_are_those_of_a_loop():
+def test_costs_against_a_loop():
     method = Cogs(mixed(), {"setbacks": True})
     rng = np.random.default_rng(1)
     factuals = method.genes.random((3, 4), rng)
@@ -92,8 +92,8 @@ def test_costs_of_many_are_those_of_a_loop():
 
 @pytest.mark.parametrize("outcome", [1, -1])
 @pytest.mark.parametrize("changed", [(), (0,), (1, 2)])
-def test_k_is_one_just_where_no_perturbation_reaches_the_border(changed, outcome):
-    """Linear, far from the edges: the worst perturbation takes 0.1 * sum of |w| over unchanged features."""
+def test_k_is_one_iff_no_perturbation_reaches_the_border(changed, outcome):
+    """Linear, far from the bounds: the worst perturbation takes 0.1 * sum of |w| over unchanged features."""
     weights = np.array([3.0, -2.0, 1.0])
     unchanged = [i for i in range(3) if i not in changed]
     largest = 0.1 * np.abs(weights[unchanged]).sum()
@@ -119,7 +119,7 @@ def test_k_of_one_unchanged_feature_is_a_share_of_an_interval(decrease, increase
         assert score == pytest.approx(expected, abs=4 * 0.5 / 40_000**0.5)
 
 
-def test_perturbations_stop_at_the_edge():
+def test_perturbations_stop_at_the_bounds():
     """Next to 0 a decrease of 0.1 becomes one of 0.02: enough room, with 0.05 of it to the border."""
     method = flat(1, [1.0], 0.03, {"n_samples": 2000})
     assert method.k_robustness(np.array([[0.02]]), np.array([[0.02]]), np.random.default_rng(0))[0] == 1.0
@@ -151,7 +151,7 @@ def test_perturbed_rows_are_valid_and_change_what_they_may():
     rng = np.random.default_rng(6)
     some, chosen = genes.random((4, 4), rng), rng.random((4, 4)) < 0.5
     chosen[0], chosen[1] = True, False
-    rows = genes.perturbed(some, chosen, rng.random((3000, 4)), 0.05, 0.2)
+    rows = genes.perturb(some, chosen, rng.random((3000, 4)), 0.05, 0.2)
     for number in range(4):
         found = genes.encode(rows[number])
         np.testing.assert_array_equal(genes.decode(found), rows[number])
@@ -168,7 +168,7 @@ def test_perturbed_rows_are_valid_and_change_what_they_may():
 
 
 @pytest.mark.parametrize("n_samples", [10, 50, 64, 100])
-def test_giving_up_early_never_changes_a_score_that_counts(n_samples):
+def test_early_stop_keeps_required_scores(n_samples):
     method = flat(3, [3.0, -2.0, 1.0], -1.0, {"n_samples": n_samples})
     rng = np.random.default_rng(7)
     candidates, factuals = rng.random((300, 3)), rng.random((300, 3))
@@ -188,7 +188,7 @@ def test_mutation_reaches_every_category(quirks):
     factual = np.array([[0.5, 0.5, 2, 1]])
     evolution = cogs._Evolution(method, method.genes.decode(factual), Deadline(60))
     children = np.repeat(factual[:, None], 4000, axis=1)
-    mutated = evolution._mutated(children)[0]
+    mutated = evolution._mutate(children)[0]
     colours, counts = np.unique(mutated[:, COLOUR], return_counts=True)
     assert colours.tolist() == ([0, 2] if quirks else [0, 1, 2, 3, 4])
     if not quirks:  # a quarter is mutated, four fifths of it to any
@@ -225,7 +225,7 @@ def exact_costs(points, factual, weights, bias):
     return plain + np.where(margin > 0, 0.0, 1.0) + lost / 2
 
 
-def test_the_genetic_algorithm_comes_near_the_exhaustive_optimum():
+def test_genetic_algorithm_against_exhaustive_search():
     weights, bias = np.array([4.0, 3.0]), -5.0
     hyperparams = {"n_samples": 256, "population": 200}  # fewer may all follow the wrong feature
     method = flat(2, weights, bias, hyperparams)
@@ -251,12 +251,12 @@ def test_more_generations_never_make_it_worse(compas_ann):
         genes, starts = method.genes.encode(ends), method.genes.encode(rows)
         scores = method.k_robustness(genes, starts, np.random.default_rng(99), times=50)
         costs.append(method.plain_costs(genes[:, None], starts)[:, 0] + (1 - scores) / 2)
-    # up to what 256 samples in the second look may be off by
+    # up to the error of 256 samples
     assert (np.diff(costs, axis=0) < 0.03).all()
     assert costs[2].mean() < 0.8 * costs[0].mean()
 
 
-def test_the_search_goes_on_while_it_gets_better_and_no_longer(compas_ann, monkeypatch):
+def test_patience_ends_the_search(compas_ann, monkeypatch):
     generations = []
     advance = cogs._Evolution.advance
     monkeypatch.setattr(cogs._Evolution, "advance", lambda self: generations.append(self.best.copy()) or advance(self))
@@ -269,8 +269,8 @@ def test_the_search_goes_on_while_it_gets_better_and_no_longer(compas_ann, monke
     assert max(np.diff(np.flatnonzero(np.diff(best, prepend=np.inf) < 0))) <= 5
 
 
-def test_what_does_not_change_stays_to_the_last_bit():
-    """Also where rounding has left a category just off its encoding."""
+def test_unchanged_features_are_equal_bit_for_bit():
+    """Also for categories with rounding errors."""
     model = mixed([0, 0, 0, 0, 0, 0, 4.0, 4.0], -6.0)
     factuals = model.data.df.head(6).copy()
     factuals["glossy_yes"] = np.abs(factuals["glossy_yes"] - 3e-7)

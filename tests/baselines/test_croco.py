@@ -41,7 +41,7 @@ def found(compas_linear, people):
     ("slack", "n", "threshold", "steepness"),
     [(0.1, 50, 0.01, 4000.0), (0.1, 500, 0.5, 3.0), (0.05, 100, 0.01, 4000.0), (0.03, 300, 0.01, 4000.0)],
 )
-def test_the_bound_holds_as_often_as_promised(slack, n, threshold, steepness):
+def test_coverage_of_the_bound(slack, n, threshold, steepness):
     """With a steep classifier and a low threshold it is nearly tight, so a wrong formula would show."""
     weights, bias = steepness * np.array([0.6, -0.8]), 0.0
     points = torch.tensor([[0.05, 0.05], [0.0, 0.0], [0.1, 0.02]], dtype=torch.double)
@@ -61,7 +61,7 @@ def test_the_bound_holds_as_often_as_promised(slack, n, threshold, steepness):
 
 
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])
-def test_the_bound_is_affine_in_the_slack(threshold):
+def test_bound_is_affine_in_the_slack(threshold):
     theta = torch.tensor([0.0, 0.1, 0.35], dtype=torch.double)
     slacks = np.array([0.0, 0.05, 0.1, 0.4])
     bounds = np.stack([croco.bound(theta, slack, threshold).numpy() for slack in slacks])
@@ -70,15 +70,15 @@ def test_the_bound_is_affine_in_the_slack(threshold):
     np.testing.assert_allclose(bounds[0], theta / (1 - threshold))
 
 
-def test_theta_is_the_mean_over_noise_however_it_is_cut(monkeypatch, compas_ann):
+def test_theta_is_the_mean_over_noise_for_any_chunk_size(monkeypatch, compas_ann):
     g, width = models.logit(compas_ann), len(compas_ann.feature_input_order)
     generator = torch.Generator().manual_seed(0)
     points, noise = (make(n, width, generator=generator) for make, n in ((torch.rand, 9), (torch.randn, 13)))
     predict = models.probability(compas_ann)
     slow = [np.mean([1 - predict((point + each)[None].numpy())[0] for each in noise]) for point in points]
     with torch.no_grad():
-        for together in (1, 30, 10_000):
-            monkeypatch.setattr(croco, "_TOGETHER", together)
+        for size in (1, 30, 10_000):
+            monkeypatch.setattr(croco, "_CHUNK", size)
             np.testing.assert_allclose(croco.theta(g, points, noise), slow, atol=1e-6)
         assert croco.theta(g, points[:0], noise).shape == (0,)
 
@@ -101,8 +101,8 @@ def test_theta_equals_the_quadrature_for_many_samples(compas_linear):
         ({"target": 0.25, "threshold": 0.6}, "0.25"),
     ],
 )
-def test_a_target_that_no_bound_reaches_is_told(compas_linear, hyperparams, least):
-    with pytest.raises(PlanError, match=rf"out of reach.* = {least}\. Take a larger target"):
+def test_unreachable_target_raises_an_error(compas_linear, hyperparams, least):
+    with pytest.raises(PlanError, match=rf"must be above .* = {least}, got .* Take a larger target"):
         Croco(compas_linear, hyperparams)
     assert CrocoSettings(**{**hyperparams, "target": float(least) + 1e-3}).target > float(least)
 
@@ -120,7 +120,7 @@ def test_accepted_points_satisfy_the_bound(compas_linear, people, found):
     assert (rate(found[ok], weights, bias) <= bounds).all()
 
 
-def test_on_fresh_noise_the_claim_holds(compas_linear, people, found):
+def test_claim_holds_on_fresh_noise(compas_linear, people, found):
     ok = np.isfinite(found).all(axis=1)
     starts, claim = array(compas_linear, people)[ok], Croco(compas_linear).claim()
     plans = list((found[ok] - starts)[:, None])
@@ -132,8 +132,8 @@ def test_on_fresh_noise_the_claim_holds(compas_linear, people, found):
     assert (croco.bound(thetas, 0.1, 0.5) < 0.34).all()
 
 
-def test_whoever_can_reach_the_bound_does(compas_linear, people, found):
-    """The bound falls with the logit, so the best corner of the box tells whether it can be reached at all."""
+def test_bound_is_reached_wherever_feasible(compas_linear, people, found):
+    """The bound decreases with the logit, so the best corner of the box shows whether it can be reached."""
     starts, (weights, bias) = array(compas_linear, people), weights_of(compas_linear)
     order, immutables = compas_linear.feature_input_order, compas_linear.data.immutables
     free = np.array([not name.startswith(tuple(immutables)) for name in order])
@@ -154,7 +154,7 @@ def test_a_looser_target_costs_less(compas_linear, people, found):
     assert (less < cost).all()
 
 
-def test_quirks_keep_categories_and_do_without_the_bound(compas_linear, people, found):
+def test_quirks_keep_categories_and_ignore_the_bound(compas_linear, people, found):
     starts, (weights, bias) = array(compas_linear, people), weights_of(compas_linear)
     hyperparams = {"reference_quirks": True, "n_steps": 100, "n_samples": 50, "learning_rate": 0.03}
     odd = Croco(compas_linear, hyperparams).get_counterfactuals(people).to_numpy()
@@ -169,7 +169,7 @@ def test_quirks_keep_categories_and_do_without_the_bound(compas_linear, people, 
     assert np.median(bounds) > 0.5  # merely valid
 
 
-def test_only_without_quirks_a_category_changes_that_has_to():
+def test_quirks_never_change_categories():
     model = one_category(yes=8.0, number=1.0, bias=-4.0)
     factuals = model.data.df[model.data.df["job_yes"] == 0].head(4)
     right, odd = (
@@ -180,7 +180,7 @@ def test_only_without_quirks_a_category_changes_that_has_to():
     assert odd.isna().all(axis=None)
 
 
-def test_only_quirks_leave_out_the_round_without_distance(compas_linear, people, monkeypatch):
+def test_quirks_leave_out_the_round_without_distance(compas_linear, people, monkeypatch):
     schedules = []
     monkeypatch.setattr(
         croco, "descend", lambda rows, objective, accept, box, schedule, *rest: schedules.append(schedule) or rows
@@ -192,8 +192,8 @@ def test_only_quirks_leave_out_the_round_without_distance(compas_linear, people,
     assert [schedule.every_step for schedule in schedules] == [True, False]
 
 
-def test_the_threshold_is_what_counts_as_favourable():
-    """h has to be above t, not above one half, which the bound sees to; nobody goes much further."""
+def test_threshold_of_favourable_points():
+    """h must be above t instead of one half, and not much above it."""
     data = numbers_only(np.linspace(0, 1, 40)[:, None], name="one")
     model = linear(data, [6.0], -4.0, ["x0"])
     factuals = data.df.loc[data.df["x0"] < 0.3].head(3)

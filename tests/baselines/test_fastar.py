@@ -15,12 +15,12 @@ from scipy.special import expit
 
 #: Enough training for small problems.
 SMALL = {"n_updates": 15, "n_envs": 64, "n_steps": 16, "patience": 15}
-#: Enough for tests that do not look at quality.
+#: Enough for tests that do not depend on quality.
 BRIEF = {"n_updates": 3, "n_envs": 64, "n_steps": 16}
 
 
 class Table:
-    """Everything that can happen in a FastAR problem whose states are the points of a grid, from its own MDP."""
+    """Transition table of a FastAR problem on a grid, computed by its own MDP."""
 
     def __init__(self, method, states):
         self.states, self.unit = states, method.settings.action_unit
@@ -68,7 +68,7 @@ class Table:
 @pytest.mark.parametrize(
     ("gamma", "straight"), [(0.9, True), (0.99, True), (0.9945, True), (0.9955, False), (0.999, False)]
 )
-def test_going_straight_is_optimal_just_below_a_discount_of_0995(gamma, straight):
+def test_direct_path_is_optimal_below_a_discount_of_0995(gamma, straight):
     """Next to the border every step pays nearly 1/2: for ever, 1/2 / (1 - gamma), against 100 at the goal."""
     chain = np.linspace(0, 1, 21)[:, None]
     model = linear(numbers_only(chain), [1e-3], -0.975e-3, ["x0"])
@@ -76,20 +76,20 @@ def test_going_straight_is_optimal_just_below_a_discount_of_0995(gamma, straight
     method = FastAR(model, hyperparams)
     actions = Table(method, chain).values()
     assert method.space.moves.tolist() == [-1, 1]
-    refused = expit(1e-3 * (chain[:, 0] - 0.975)) < 0.5
-    assert refused.sum() == 20
-    inner = actions[refused][1:]
+    rejected = expit(1e-3 * (chain[:, 0] - 0.975)) < 0.5
+    assert rejected.sum() == 20
+    inner = actions[rejected][1:]
     if straight:
         assert (inner[:, 1] > inner[:, 0]).all()
     else:
         assert (inner[:, 1] < inner[:, 0])[-1]
-    last = actions[refused][-1]
+    last = actions[rejected][-1]
     np.testing.assert_allclose(last[1], 100.0)
     if not straight:
         np.testing.assert_allclose(last[0], 0.5 / (1 - gamma), rtol=2e-3)
 
 
-def test_rewards_are_those_of_the_paper():
+def test_rewards_against_a_loop():
     """R or p, less lambda times the L1 distance to the nearest training row, which a loop finds."""
     model = linear(cube(2, n=40), [4.0, -3.0], -1.0, ["x0", "x1"])
     method = FastAR(model, {"fit": False, "density_weight": 0.7, "action_unit": 0.1})
@@ -108,7 +108,7 @@ def test_rewards_are_those_of_the_paper():
     assert 0 < goals < 100
 
 
-def test_the_density_cost_is_the_distance_to_the_nearest_training_row(compas_linear):
+def test_density_cost_is_the_distance_to_the_nearest_training_row(compas_linear):
     method = FastAR(compas_linear, {"fit": False, "density_weight": 0.3})
     train = array(compas_linear, compas_linear.data.df_train)
     states = np.random.default_rng(3).random((40, train.shape[1]))
@@ -119,7 +119,7 @@ def test_the_density_cost_is_the_distance_to_the_nearest_training_row(compas_lin
     assert FastAR(compas_linear, {"fit": False, "density_weight": 0.0})._cost() is None
 
 
-def test_plans_on_a_linear_classifier_are_as_short_as_can_be():
+def test_plans_on_a_linear_classifier_are_optimal():
     """From a margin g < 0 it takes ceil(-g / (unit * max|w|)) actions, all on the feature of the largest weight."""
     weights, bias, unit = np.array([-5.0, 2.0, 1.0]), 1.7, 0.05
     model = linear(cube(3, n=300), weights, bias, ["x0", "x1", "x2"])
@@ -139,7 +139,7 @@ def test_plans_on_a_linear_classifier_are_as_short_as_can_be():
     assert on_best.mean() > 0.95  # now and then a unit of the second best does as well
 
 
-def test_the_policy_comes_near_the_optimum_of_value_iteration():
+def test_policy_against_value_iteration():
     """A grid of two features, a bent border and rows that are dense in one part only: 95 % of the best return."""
     grid = np.array(list(itertools.product(np.linspace(0, 1, 11), repeat=2)))
     rng = np.random.default_rng(5)
@@ -150,15 +150,15 @@ def test_the_policy_comes_near_the_optimum_of_value_iteration():
     method = FastAR(model, hyperparams)
     table = Table(method, grid)
     optimal = table.values().max(axis=1)
-    refused = np.flatnonzero(models.probability(model)(grid) <= 0.5)
-    assert 30 < len(refused) < 115
-    ours = np.array([table.followed(method.policy_, method.space, grid[number]) for number in refused])
-    assert (ours <= optimal[refused] + 1e-6).all()
-    assert ours.mean() >= 0.95 * optimal[refused].mean()
+    rejected = np.flatnonzero(models.probability(model)(grid) <= 0.5)
+    assert 30 < len(rejected) < 115
+    ours = np.array([table.followed(method.policy_, method.space, grid[number]) for number in rejected])
+    assert (ours <= optimal[rejected] + 1e-6).all()
+    assert ours.mean() >= 0.95 * optimal[rejected].mean()
     # a policy that has learnt nothing does not get there
     untrained = type(method.policy_)(2, 4, 64, torch.Generator().manual_seed(0))
-    silly = np.array([table.followed(untrained, method.space, grid[number]) for number in refused])
-    assert silly.mean() < 0.9 * optimal[refused].mean()
+    silly = np.array([table.followed(untrained, method.space, grid[number]) for number in rejected])
+    assert silly.mean() < 0.9 * optimal[rejected].mean()
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_plans_are_unit_actions_that_lead_to_the_counterfactuals(fastar, compas_
         sizes = np.abs(plan).max(axis=1)
         moved = np.abs(plan).argmax(axis=1)
         np.testing.assert_allclose(sizes, np.where(np.isin(moved, numeric), 0.025, 1.0), atol=1e-9)
-        # it goes no further than needed: nobody is there before the last action
+        # not longer than needed: the goal is not reached before the last action
         on_the_way = start + plan.cumsum(axis=0)[:-1]
         assert not len(on_the_way) or not models.favourable(compas_ann)(on_the_way).any()
 
@@ -205,7 +205,7 @@ def test_success_is_certain_at_the_end_and_not_before(fastar, people):
 
 
 @pytest.mark.parametrize("margin", [0.5, 0.75])
-def test_with_a_margin_everybody_ends_beyond_it(compas_ann, margin):
+def test_all_plans_end_beyond_the_margin(compas_ann, margin):
     factuals = models.negative_instances(compas_ann).head(40)
     method = FastAR(compas_ann, {"margin": margin, "ppo": {**BRIEF, "n_updates": 8}})
     ends = method.get_counterfactuals(factuals).dropna()
@@ -216,12 +216,12 @@ def test_with_a_margin_everybody_ends_beyond_it(compas_ann, margin):
     assert method.plan(factuals.loc[ends.index[:1]])[0].success.probability == 1.0
 
 
-def test_training_ends_when_its_time_is_up(compas_linear):
+def test_training_ends_at_the_time_limit(compas_linear):
     assert len(FastAR(compas_linear, {"timeout": 0, "ppo": BRIEF}).log_) == 1
     assert len(FastAR(compas_linear, {"ppo": BRIEF}).log_) == 3
 
 
-def test_the_same_seed_gives_the_same_policy(compas_linear):
+def test_same_seed_gives_the_same_policy(compas_linear):
     factuals = models.negative_instances(compas_linear).head(10)
     first, again, other = (FastAR(compas_linear, {"ppo": BRIEF, "seed": seed}) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(
@@ -240,7 +240,7 @@ def test_policies_can_be_saved_and_loaded(fastar, compas_ann, people, tmp_path):
 
 
 class _Bent(torch.nn.Module):
-    """Favourable beyond a border that is bent; no parameters are learnt."""
+    """Classifier with a curved border, without parameters."""
 
     def __init__(self):
         super().__init__()

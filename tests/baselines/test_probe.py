@@ -22,7 +22,7 @@ def straight(rows):
 
 @pytest.fixture(scope="module")
 def smooth():
-    """A small network without corners, in double precision."""
+    """Small smooth network in double precision."""
     generator = torch.Generator().manual_seed(3)
     first, second = (torch.randn(*shape, generator=generator, dtype=torch.double) for shape in ((6, 3), (6,)))
     return lambda rows: torch.tanh(2 * rows @ first.T + 0.3) @ second
@@ -33,7 +33,7 @@ def people(compas_linear):
     return models.negative_instances(compas_linear).head(30)
 
 
-def test_the_rate_of_a_linear_classifier_is_exact():
+def test_rate_of_a_linear_classifier_is_exact():
     rows = np.random.default_rng(0).random((40, 3))
     values, rates = probe.invalidation(straight, torch.tensor(rows), 0.01)
     np.testing.assert_allclose(values.detach(), rows @ WEIGHTS + BIAS)
@@ -43,7 +43,7 @@ def test_the_rate_of_a_linear_classifier_is_exact():
     np.testing.assert_allclose(rates.detach(), closed, atol=1e-12)
 
 
-def test_the_rate_equals_that_of_many_samples():
+def test_rate_against_monte_carlo():
     rows = np.array([[0.5, 0.6, 0.5], [0.4, 0.6, 0.4], [0.2, 0.3, 0.1]])
     n = 400_000
     rates = probe.invalidation(straight, torch.tensor(rows), 0.01)[1].detach().numpy()
@@ -57,7 +57,7 @@ def test_the_rate_equals_that_of_many_samples():
     assert (np.abs(drawn.rate - rates) < error).all()
 
 
-def test_monte_carlo_counts_noisy_versions_that_are_not_favourable(smooth):
+def test_monte_carlo_against_a_loop(smooth):
     rows = torch.rand(5, 3, generator=torch.Generator().manual_seed(4), dtype=torch.double)
     noise = 0.3 * torch.randn(70, 3, generator=torch.Generator().manual_seed(5), dtype=torch.double)
     counted = [sum(float(smooth((row + each)[None])) <= 0 for each in noise) / 70 for row in rows]
@@ -67,8 +67,8 @@ def test_monte_carlo_counts_noisy_versions_that_are_not_favourable(smooth):
     assert probe.monte_carlo(smooth, rows[:0], noise).shape == (0,)
 
 
-def test_gradients_of_the_rate_are_right(smooth):
-    """It needs the derivative of a gradient: checked by finite differences."""
+def test_gradients_of_the_rate(smooth):
+    """Second derivatives against finite differences."""
     rows = torch.rand(6, 3, generator=torch.Generator().manual_seed(6), dtype=torch.double).requires_grad_()
     rates = probe.invalidation(smooth, rows, 0.5)[1]
     assert ((rates > 0.02) & (rates < 0.98)).any()
@@ -90,7 +90,7 @@ def test_gradients_of_the_rate_are_right(smooth):
         {"invalidation_target": 0.3, "variance": 0.04, "tolerance": 0.0, "learning_rate": 0.01},
     ],
 )
-def test_counterfactuals_of_a_linear_classifier_keep_their_distance(compas_linear, people, hyperparams):
+def test_rate_of_counterfactuals_of_a_linear_classifier(compas_linear, people, hyperparams):
     method = Probe(compas_linear, hyperparams)
     found = method.get_counterfactuals(people)
     assert found.notna().all(axis=None)
@@ -104,7 +104,7 @@ def test_counterfactuals_of_a_linear_classifier_keep_their_distance(compas_linea
     cost = np.abs(ends - starts).sum(axis=1)
     assert (least > 0.01).all()
     assert (cost >= least - 1e-5).all()
-    # and nobody goes on once it is enough: where no category changed, the last step of Adam was needed
+    # descent stops at the first accepted point: without a changed category, the last step of Adam was needed
     numeric = [compas_linear.feature_input_order.index(name) for name in compas_linear.data.continuous]
     same = np.abs(np.delete(ends - starts, numeric, axis=1)).max(axis=1) == 0
     assert same.mean() > 0.9
@@ -128,7 +128,7 @@ def test_networks_keep_the_rate_on_fresh_noise(compas_ann):
 
 
 @pytest.mark.parametrize("half", [0.08, 0.15])
-def test_the_formula_alone_is_not_enough(half):
+def test_monte_carlo_rejects_points_that_the_formula_accepts(half):
     """In the middle of a favourable band the gradient is 0 and so is the formula, however thin the band is."""
     data = numbers_only(np.linspace(0, 1, 40)[:, None], name="band")
     model = models.wrap(_Band(half), data, feature_order=["x0"], output="logit")
@@ -144,7 +144,7 @@ def test_the_formula_alone_is_not_enough(half):
         assert (ndtr((-half - away) / 0.1) + ndtr((-half + away) / 0.1) < 0.36 + 0.05).all()
 
 
-def test_quirks_leave_the_box_and_the_categories(compas_linear, people):
+def test_quirks_leave_the_bounds_and_the_categories(compas_linear, people):
     starts = array(compas_linear, people)
     right, odd = (
         Probe(compas_linear, {"reference_quirks": quirks}).get_counterfactuals(people).to_numpy()
@@ -162,7 +162,7 @@ def test_quirks_leave_the_box_and_the_categories(compas_linear, people):
     assert (odd[:, fixed] == starts[:, fixed]).all()
 
 
-def test_only_quirks_reward_distance_in_later_rounds(compas_linear, people, monkeypatch):
+def test_quirks_reward_distance_in_later_rounds(compas_linear, people, monkeypatch):
     schedules = []
     monkeypatch.setattr(
         probe, "descend", lambda rows, objective, accept, box, schedule, *rest: schedules.append(schedule) or rows
@@ -177,9 +177,9 @@ def test_only_quirks_reward_distance_in_later_rounds(compas_linear, people, monk
     assert not odd.every_step
 
 
-def test_who_is_not_done_in_time_gets_nothing_and_others_what_they_would(compas_linear, people, monkeypatch):
+def test_deadline_affects_unfinished_people_only(compas_linear, people, monkeypatch):
     full = Probe(compas_linear).get_counterfactuals(people)
-    stop_after(monkeypatch, looks=200)
+    stop_after(monkeypatch, calls=200)
     some = Probe(compas_linear, {"timeout": 150}).get_counterfactuals(people)
     done = some.notna().all(axis=1)
     assert 0.1 < done.mean() < 0.9
@@ -188,7 +188,7 @@ def test_who_is_not_done_in_time_gets_nothing_and_others_what_they_would(compas_
 
 
 class _Band(torch.nn.Module):
-    """Favourable up to ``half`` from 0.6 and not further."""
+    """Favourable within ``half`` of 0.6."""
 
     def __init__(self, half):
         super().__init__()

@@ -10,8 +10,7 @@ import torch
 from rose_carla import models
 from baseline_examples import array, check_legal, linear, numbers_only, one_category, weights_of
 from rose_carla.baselines import Roar, roar
-from rose_carla.baselines.descent import Look
-from rose_carla.baselines.linear import linear_weights, probability_surrogate
+from rose_carla.baselines.linear_classifiers import linear_weights, probability_surrogate
 from scipy.optimize import linprog
 from scipy.special import logit
 from sklearn.linear_model import Ridge
@@ -40,7 +39,7 @@ def people(compas_linear):
 
 @pytest.mark.parametrize("max_shift", [0.01, 0.3])
 @pytest.mark.parametrize("d", [1, 3, 7])
-def test_the_worst_logit_is_that_of_all_corners(d, max_shift):
+def test_worst_logit_against_all_corners(d, max_shift):
     weights, bias, points = problem(d)
     shifts = corners(d, max_shift)
     logits = points @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
@@ -48,19 +47,19 @@ def test_the_worst_logit_is_that_of_all_corners(d, max_shift):
 
 
 @pytest.mark.parametrize("d", [2, 10])
-def test_the_worst_logit_is_that_of_a_linear_programme(d):
+def test_worst_logit_against_a_linear_programme(d):
     weights, bias, points = problem(d, seed=1)
     for point, worst in zip(points, worst_of(points, weights, bias, 0.2), strict=True):
         solved = linprog(np.append(point, 1.0), bounds=[(-0.2, 0.2)] * (d + 1), method="highs")
         assert worst == pytest.approx(point @ weights + bias + solved.fun)
 
 
-def test_without_a_shift_the_worst_logit_is_the_logit():
+def test_worst_logit_without_shift_is_the_logit():
     weights, bias, points = problem(5)
     np.testing.assert_array_equal(worst_of(points, weights, bias, 0.0), points @ weights + bias)
 
 
-def test_the_worst_loss_never_falls_with_the_shift():
+def test_worst_loss_increases_with_the_shift():
     weights, bias, points = problem(5, n=200)
     losses = np.stack(
         [np.logaddexp(0, -worst_of(points, weights, bias, shift)) for shift in (0, 0.01, 0.02, 0.1, 0.5, 2)]
@@ -114,8 +113,8 @@ def test_linear_classifiers_stay_favourable_under_every_shift(compas_linear, peo
     assert (rates.rate == 0).all()
 
 
-def test_whom_no_shift_can_spare_gets_nothing(compas_linear, people):
-    """The best corner of the box tells exactly who can be helped robustly."""
+def test_infeasible_people_get_nan(compas_linear, people):
+    """The best corner of the box shows who can be accepted robustly."""
     starts, (weights, bias) = array(compas_linear, people), weights_of(compas_linear)
     order, immutables = compas_linear.feature_input_order, compas_linear.data.immutables
     free = np.array([not name.startswith(tuple(immutables)) for name in order])
@@ -130,8 +129,8 @@ def test_whom_no_shift_can_spare_gets_nothing(compas_linear, people):
     assert ok[reach > 0.05].all()
 
 
-def test_a_larger_shift_asks_for_a_larger_margin(compas_linear, people):
-    """Also where it is the distance that decides: with a heavy weight nobody goes further than needed."""
+def test_larger_shift_needs_a_larger_margin(compas_linear, people):
+    """Also with a large distance weight, which keeps points near the border."""
     weights, bias = weights_of(compas_linear)
     margins = []
     for max_shift in (0.0, 0.05, 0.2):
@@ -156,7 +155,7 @@ def test_networks_are_robust_to_first_order(compas_ann):
     assert method.claim() is None
 
 
-def test_quirks_leave_the_box_but_not_the_categories(compas_ann):
+def test_quirks_leave_the_bounds_but_not_the_categories(compas_ann):
     factuals = models.negative_instances(compas_ann).head(15)
     starts = array(compas_ann, factuals)
     right, odd = (
@@ -172,7 +171,7 @@ def test_quirks_leave_the_box_but_not_the_categories(compas_ann):
     assert (np.delete(right, numeric, axis=1) != np.delete(starts, numeric, axis=1)).any()
 
 
-def test_only_without_quirks_a_category_changes_that_has_to():
+def test_quirks_never_change_categories():
     """The number alone would have to go far out of [0, 1], which quirks allow."""
     model = one_category(yes=8.0, number=1.0, bias=-4.0)
     factuals = model.data.df[model.data.df["job_yes"] == 0].head(4)
@@ -182,7 +181,7 @@ def test_only_without_quirks_a_category_changes_that_has_to():
     assert (odd["x0"] > 4).all()
 
 
-def test_linear_classifiers_are_told_from_others(compas_linear, compas_ann):
+def test_detection_of_linear_classifiers(compas_linear, compas_ann):
     weights, bias = linear_weights(models.logit(compas_linear), compas_linear)
     expected = weights_of(compas_linear)
     np.testing.assert_allclose(weights, expected[0], rtol=1e-6)
@@ -190,7 +189,7 @@ def test_linear_classifiers_are_told_from_others(compas_linear, compas_ann):
     assert linear_weights(models.logit(compas_ann), compas_ann) is None
 
 
-def test_the_published_surrogate_is_a_weighted_ridge_regression_on_probabilities(compas_ann):
+def test_published_surrogate_is_a_weighted_ridge_regression_on_probabilities(compas_ann):
     rows = array(compas_ann, models.negative_instances(compas_ann).head(3))
     train = array(compas_ann, compas_ann.data.df_train)
     surrogate = probability_surrogate(models.logit(compas_ann), rows, compas_ann, seed=4)
@@ -201,8 +200,7 @@ def test_the_published_surrogate_is_a_weighted_ridge_regression_on_probabilities
         around = row + unit * train.std(axis=0)
         ridge = Ridge(alpha=1.0).fit(around, models.probability(compas_ann)(around), sample_weight=near)
         points = torch.tensor(elsewhere, dtype=torch.float32)
-        look = Look(points, torch.full((6,), number))
-        np.testing.assert_allclose(surrogate(look)(points), ridge.predict(elsewhere), atol=1e-4)
-    # it takes probabilities for logits: what is turned down is above 0 already
+        np.testing.assert_allclose(surrogate(torch.full((6,), number))(points), ridge.predict(elsewhere), atol=1e-4)
+    # probabilities in place of logits: rejected rows are above 0 already
     assert (ridge.predict(rows[2:]) > 0).all()
     assert (models.probability(compas_ann)(rows) < 0.5).all()

@@ -248,7 +248,7 @@ _CHANGES: dict[str, Any] = {
     "ridge": st.sampled_from([1e-12, 1e-6, 1.0]),
     "max_points": st.sampled_from([2, 10, 1000]),
     "constant_reward": st.sampled_from([1e-3, 1, 1e6]),
-    "together": st.sampled_from([1, 2, 1000]),
+    "batch_size": st.sampled_from([1, 2, 1000]),
     "epsilon": st.sampled_from([0, 0.01, 0.5]),
     "max_shift": st.sampled_from([0, 0.1, 5]),
     "density_weight": st.sampled_from([0, 0.1, 10]),

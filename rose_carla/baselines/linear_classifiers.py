@@ -1,4 +1,4 @@
-"""Linear classifiers, and linear stand-ins for others."""
+"""Linear classifiers: detection, the cheapest change in closed form, and linear surrogates of others."""
 
 from __future__ import annotations
 
@@ -7,36 +7,35 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from carla.models.api import MLModel
-from rose_carla.baselines.descent import Look
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.models import Logit
 
-#: Training rows at which a classifier has to be linear, and how closely, to be taken for it.
-_TRIED, _CLOSE = 256, 1e-4
-#: Points around somebody that a surrogate is fitted to, and its ridge.
+#: Number of training rows, and relative tolerance, of the test for linearity.
+_TEST_ROWS, _TOLERANCE = 256, 1e-4
+#: Points around a person that a surrogate is fitted to, and its ridge.
 _POINTS, _RIDGE = 1000, 1.0
 
 
 def linear_weights(g: Logit, mlmodel: MLModel) -> tuple[np.ndarray, float] | None:
-    """Weights (d,) and bias of g if it is linear, else None."""
+    """Return the weights (d,) and bias of g if it is linear, else None."""
     rows = mlmodel.data.df_train[mlmodel.feature_input_order].to_numpy(dtype=float)
-    places = np.linspace(0, len(rows) - 1, min(len(rows), _TRIED)).astype(int)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _TEST_ROWS)).astype(int)]
     with torch.enable_grad():
         zero = torch.zeros(1, rows.shape[1], requires_grad=True)
         value = g(zero)
         (gradient,) = torch.autograd.grad(value.sum(), zero)
     with torch.no_grad():
-        values = g(torch.tensor(rows[places], dtype=torch.float32)).double().numpy()
+        values = g(torch.tensor(rows, dtype=torch.float32)).double().numpy()
     weights, bias = gradient[0].double().numpy(), float(value.detach())
-    off = np.abs(rows[places] @ weights + bias - values).max()
-    return (weights, bias) if off <= _CLOSE * max(1.0, np.abs(values).max()) else None
+    off = np.abs(rows @ weights + bias - values).max()
+    return (weights, bias) if off <= _TOLERANCE * max(1.0, np.abs(values).max()) else None
 
 
-def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: int) -> Callable[[Look], Logit]:
-    """Ridge regressions on *probabilities* around each of (b, d) rows, as LIME fits them: from a look to a function.
+def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: int) -> Callable[[torch.Tensor], Logit]:
+    """Fit ridge regressions on *probabilities* around each of (b, d) rows, as LIME does; return them by row number.
 
-    Some published ports of ROAR and ARAR take its values for logits, which they are not: neither the scale nor the
-    place of the border is right.
+    Some published ports of ROAR and ARAR use them in place of logits, although neither the scale nor the decision
+    border is the same.
     """
     train = mlmodel.data.df_train[mlmodel.feature_input_order].to_numpy(dtype=float)
     spread = torch.tensor(train.std(axis=0), dtype=torch.float32)
@@ -50,37 +49,38 @@ def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: in
     normal = design.T @ (nearness[:, None] * design) + ridge
     start = torch.tensor(rows, dtype=torch.float32)
     with torch.no_grad():
-        chances = torch.stack([torch.sigmoid(g(row + unit * spread)) for row in start]).double()
-    solved = torch.linalg.solve(normal, design.T @ (nearness * chances).T).T
+        probabilities = torch.stack([torch.sigmoid(g(row + unit * spread)) for row in start]).double()
+    solved = torch.linalg.solve(normal, design.T @ (nearness * probabilities).T).T
     weights = solved[:, :-1].float()
     biases = solved[:, -1].float() - (weights * start).sum(dim=1)
-    return lambda look: lambda points: (weights[look.rows] * points).sum(dim=1) + biases[look.rows]
+    return lambda numbers: lambda points: (weights[numbers] * points).sum(dim=1) + biases[numbers]
 
 
 def cheapest_change(
     rows: np.ndarray, needed: np.ndarray, weights: np.ndarray, mlmodel: MLModel
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Changes of least L1 length that raise a linear score by as much as is needed, exactly.
+    r"""Return the exact changes of least L1 length that raise a linear score by a required amount.
 
     .. math:: \min \lVert a \rVert_1 \quad \text{s.t.} \quad w \cdot a \ge c, \quad x + a \in [0, 1]^d
 
-    with valid categories and immutable features as they are; values that are outside [0, 1] may stay there. Continuous
-    features are filled in the order of |w|; of the choices of categories those are tried that no other beats in both
-    cost and gain.
+    with valid categories and unchanged immutable features; values outside [0, 1] may stay there. Continuous features
+    are moved to their bounds in the order of |w|, for each Pareto-optimal choice of categories by cost and gain.
 
     Parameters
     ----------
     rows
-        (b, d) where people are.
+        (b, d) factuals x.
     needed
-        (b,) c.
+        (b,) required gains c.
     weights
-        (d,) w.
+        (d,) weights w.
+    mlmodel
+        Model whose data set has the immutable and categorical features.
 
     Returns
     -------
     changes, cost
-        (b, d) and (b,), infinite where it cannot be done.
+        (b, d) changes a and their lengths (b,), infinite where the problem is infeasible.
     """
     data, order = mlmodel.data, mlmodel.feature_input_order
     groups = {name: columns for name, columns in feature_groups(data, order).items() if name not in data.immutables}
@@ -89,7 +89,7 @@ def cheapest_change(
         for name, columns in groups.items()
         if name in data.categorical
     ]
-    cost, gain, choice = _fronts(rows, weights, options)
+    cost, gain, choice = _pareto_fronts(rows, weights, options)
     single = np.array([columns[0] for name, columns in groups.items() if name not in data.categorical], dtype=int)
     single = single[np.argsort(-np.abs(weights[single]), kind="stable")]
     single = single[weights[single] != 0]
@@ -98,8 +98,8 @@ def cheapest_change(
     empty = np.zeros((len(rows), 1))
     raised = np.hstack([empty, (room * np.abs(slopes)).cumsum(axis=1)])
     spent = np.hstack([empty, room.cumsum(axis=1)])
-    rest = (needed[:, None] - gain).clip(0)  # what continuous features have to do, for each choice of categories
-    full = (raised[:, None, 1:] < rest[:, :, None]).sum(axis=2)  # features that are filled to the edge
+    rest = (needed[:, None] - gain).clip(0)  # gain needed of continuous features, for each choice of categories
+    full = (raised[:, None, 1:] < rest[:, :, None]).sum(axis=2)  # number of features moved to their bounds
     enough = full < raised.shape[1] - 1
     at = np.minimum(full, max(len(single) - 1, 0))
     people = np.arange(len(rows))[:, None]
@@ -119,10 +119,10 @@ def cheapest_change(
     return changes, total[people, best]
 
 
-def _fronts(
+def _pareto_fronts(
     rows: np.ndarray, weights: np.ndarray, options: Sequence[tuple[list[int], np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Costs (b, m), gains (b, m) and encodings (b, m, features) of choices that no other beats, for each row."""
+    """Return costs (b, m), gains (b, m) and encodings (b, m, features) of the Pareto-optimal choices of each row."""
     n = len(rows)
     cost, gain, choice = np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 1, 0), dtype=int)
     for columns, encodings in options:
@@ -136,9 +136,9 @@ def _fronts(
         cost, gain = np.take_along_axis(cost, order, axis=1), np.take_along_axis(gain, order, axis=1)
         choice = np.take_along_axis(choice, order[:, :, None], axis=1)
         highest = np.maximum.accumulate(gain, axis=1)
-        beaten = np.hstack([np.zeros((n, 1), dtype=bool), gain[:, 1:] <= highest[:, :-1] + 1e-12])
-        cost = np.where(beaten, np.inf, cost)
-        order = np.argsort(beaten, axis=1, kind="stable")[:, : (~beaten).sum(axis=1).max()]
+        dominated = np.hstack([np.zeros((n, 1), dtype=bool), gain[:, 1:] <= highest[:, :-1] + 1e-12])
+        cost = np.where(dominated, np.inf, cost)
+        order = np.argsort(dominated, axis=1, kind="stable")[:, : (~dominated).sum(axis=1).max()]
         cost, gain = np.take_along_axis(cost, order, axis=1), np.take_along_axis(gain, order, axis=1)
         choice = np.take_along_axis(choice, order[:, :, None], axis=1)
     return cost, gain, choice
