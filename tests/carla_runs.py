@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-#: Sizes of the autoencoders on COMPAS: small, they only have to run.
+#: Sizes of the autoencoders on COMPAS: small, because they only need to run.
 _VAE = {"train": True, "epochs": 1, "lr": 1e-3, "batch_size": 64}
 
 

@@ -1,11 +1,11 @@
-"""Shared fixtures: the paper's data sets and classifiers, made once per test process."""
+"""Shared fixtures: the paper's data sets and classifiers, created once per test process."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 
-# CARLA and we keep trained models below these; tests must not read or leave anything in the user's home.
+# CARLA and this package store trained models below these; tests must not touch the user's home.
 _HOME = tempfile.mkdtemp(prefix="rose_carla_tests_")
 os.environ.update(
     HOME=_HOME,
@@ -14,7 +14,7 @@ os.environ.update(
     MPLBACKEND="agg",
     TF_CPP_MIN_LOG_LEVEL="3",
     CUDA_VISIBLE_DEVICES="-1",
-    # Test processes side by side keep all cores busy: further threads of libraries would only spin while they wait.
+    # Parallel test processes keep all cores busy: further threads would only compete with them.
     OMP_NUM_THREADS="1",
     TF_NUM_INTRAOP_THREADS="1",
     TF_NUM_INTEROP_THREADS="1",
@@ -26,7 +26,7 @@ from rose_carla import datasets, models
 from warm_python import WarmPython
 
 torch.set_num_threads(1)
-pytest.register_assert_rewrite("cli_examples")  # before anybody imports it
+pytest.register_assert_rewrite("cli_examples")  # before its first import
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +56,8 @@ def compas_linear(compas):
 
 @pytest.fixture(scope="session")
 def warm_python():
-    with WarmPython() as made:
-        yield made
+    with WarmPython() as python:
+        yield python
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Recourse methods of the tests' own, which other processes import by name: a plain one, and some that come to harm."""
+"""Recourse methods that other processes import by name: a simple one, and some that are killed, wait or report."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from threadpoolctl import threadpool_info
 
 
 class Liked(RecourseMethod):
-    """Everybody becomes the training row that the classifier likes best; ``folder`` is where some leave a note."""
+    """Return the training row with the highest probability for all people; subclasses leave files in ``folder``."""
 
-    def __init__(self, mlmodel, hyperparameters):
+    def __init__(self, mlmodel, hyperparams):
         super().__init__(mlmodel)
         rows = mlmodel.data.df_train[mlmodel.feature_input_order]
         self._goal = rows.iloc[mlmodel.predict_proba(rows)[:, 1].argmax()]
-        if "folder" in hyperparameters:
-            self.prepare(Path(hyperparameters["folder"]))
+        if "folder" in hyperparams:
+            self.prepare(Path(hyperparams["folder"]))
 
     def prepare(self, folder):
         (folder / f"{type(self).__name__}-{os.getpid()}").touch()
@@ -32,7 +32,7 @@ class Liked(RecourseMethod):
 
 
 class Dies(Liked):
-    """Its process is killed, always."""
+    """Kills its process, always."""
 
     def prepare(self, folder):
         super().prepare(folder)
@@ -40,7 +40,7 @@ class Dies(Liked):
 
 
 class DiesOnce(Liked):
-    """Its process is killed the first time."""
+    """Kills its process the first time."""
 
     def prepare(self, folder):
         first = not [*folder.glob("DiesOnce-*")]
@@ -50,7 +50,7 @@ class DiesOnce(Liked):
 
 
 class WaitsOnce(Liked):
-    """Takes for ever the first time, so that somebody can do something to its process."""
+    """Waits the first time, so that a test can kill its process."""
 
     def prepare(self, folder):
         first = not [*folder.glob("WaitsOnce-*")]
@@ -60,11 +60,11 @@ class WaitsOnce(Liked):
 
 
 class Tells(Liked):
-    """Writes down how many threads it may use."""
+    """Records how many threads it may use."""
 
     def prepare(self, folder):
         libraries = {each["prefix"]: each["num_threads"] for each in threadpool_info()}
         ours = int(os.environ["ROSE_CARLA_THREADS"])
-        later = int(os.environ.get("OMP_NUM_THREADS", "0"))  # of a library that nobody has loaded yet
-        told = {"ours": ours, "torch": torch.get_num_threads(), "loaded later": later, **libraries}
-        (folder / "threads.json").write_text(json.dumps(told))
+        later = int(os.environ.get("OMP_NUM_THREADS", "0"))  # for libraries that are not loaded yet
+        threads = {"ours": ours, "torch": torch.get_num_threads(), "loaded later": later, **libraries}
+        (folder / "threads.json").write_text(json.dumps(threads))

@@ -1,4 +1,4 @@
-"""A CARLA model of somebody else, and quick options, that the tests of odd models share."""
+"""A third-party CARLA model and quick options for the tests of unusual models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRADIENT = (baselines.Probe, baselines.Croco, baselines.Roar, baselines.Arar)
 
 
 class Foreign(MLModel):
-    """A CARLA model of somebody else, around one of ours."""
+    """A third-party CARLA model that delegates to one of ours."""
 
     feature_input_order = None  # abstract in CARLA's class
     backend = "foreign"

@@ -1,4 +1,4 @@
-"""Recourse methods that do to whoever calls them what methods should not."""
+"""Recourse methods that exit, close streams, or raise errors that cannot be printed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Exits(Liked):
 
 
 class ExitsWell(Liked):
-    """Ends the program as if all was well."""
+    """Ends the program with exit code 0."""
 
     def get_counterfactuals(self, factuals):
         sys.exit(0)
 
 
 class Closes(Liked):
-    """Closes the streams that it prints to."""
+    """Closes stdout and stderr."""
 
     def get_counterfactuals(self, factuals):
         sys.stdout.close()
@@ -33,7 +33,7 @@ class Closes(Liked):
 
 
 class PrintsNames(Liked):
-    """Prints the name of a file that is no text."""
+    """Prints a file name that is not valid UTF-8."""
 
     def get_counterfactuals(self, factuals):
         print(os.fsdecode(b"data-\xff.csv"))
@@ -41,7 +41,7 @@ class PrintsNames(Liked):
 
 
 class Speechless(Liked):
-    """Raises an error that cannot say what it is."""
+    """Raises an error whose message cannot be formatted."""
 
     def get_counterfactuals(self, factuals):
         class Mute(Exception):
@@ -52,19 +52,19 @@ class Speechless(Liked):
 
 
 class OddSettings(Liked):
-    """Has settings that JSON does not know."""
+    """Has settings that JSON cannot store."""
 
     class settings:
-        """As those of this package."""
+        """Like the settings of this package."""
 
         @staticmethod
         def as_dict():
-            """Numbers of numpy and other things."""
+            """Return numpy numbers and a module."""
             return {"rate": np.float32(0.5), "where": os, "seed": 3}
 
 
 class Talks(Liked):
-    """Prints more than a pipe holds."""
+    """Prints more than a pipe buffers."""
 
     def get_counterfactuals(self, factuals):
         print("x" * 300_000)

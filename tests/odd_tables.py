@@ -1,4 +1,4 @@
-"""A table of people with columns of whatever values, and values of classes that break."""
+"""A table of people with columns of arbitrary values, and classes whose methods raise errors."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def people(**columns):
 
 
 def column(values):
-    """A column of objects, each as it is."""
+    """Return a column of objects that repeats ``values``."""
     return pd.Series([values[i % len(values)] for i in range(N)], dtype=object)

@@ -1,4 +1,4 @@
-"""People, plans and logs that nobody computed, and what is read off a drawn figure."""
+"""Made-up people, plans and logs, and checks of drawn figures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SENTENCE = "the percentage of monthly disposable income that goes into instalmen
 
 
 def made_up_people(points, n=12, seed=0, missing=0.1):
-    """The table of people of ``points`` with random results: every method's own distance, some people without any."""
+    """Return a results table for ``points`` with random values; some people have no counterfactual."""
     results = {}
     for number, point in enumerate(points):
         rng = np.random.default_rng([seed, number])
-        nobody = rng.random(n) < missing
+        failed = rng.random(n) < missing
         about = {"seconds": 1.0, "people": n, "training_seconds": 2.0, "alone": True}
         about["labels"] = [str(person) for person in range(n)]
         results[point.judgements[0].recourse] = Result({}, about)
@@ -30,13 +30,13 @@ def made_up_people(points, n=12, seed=0, missing=0.1):
             arrays = {}
             for metric in judgement.metrics:
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
-                arrays[metric] = np.where(nobody, np.nan, values.round(6))
+                arrays[metric] = np.where(failed, np.nan, values.round(6))
             results[judgement] = Result(arrays)
     return results_frame(points, Finished(results, {}, 0, len(results)))
 
 
 def log(n=30, seed=0, evaluate_every=1):
-    """What training writes: most updates are not evaluated if ``evaluate_every`` is above 1."""
+    """Return a training log in which every ``evaluate_every``-th update is evaluated."""
     rng = np.random.default_rng(seed)
     validity, cost = np.linspace(0.1, 1, n) ** 0.5, 40 / np.arange(1, n + 1) + rng.random(n)
     return [
@@ -49,7 +49,7 @@ def log(n=30, seed=0, evaluate_every=1):
 
 
 def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="", half=0.03):
-    """A plan whose steps succeed with ``chances``."""
+    """Return a plan whose steps succeed with probabilities ``chances``."""
     zero = np.zeros(2)
     steps = tuple(
         PlanStep(feature, *values, zero, zero, 1.0, Success(chance, max(chance - half, 0), min(chance + half, 1)))
@@ -60,8 +60,8 @@ def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="
 
 
 @contextlib.contextmanager
-def _noted(texts):
-    """Every text that is drawn meanwhile."""
+def _recording(texts):
+    """Record every text that is drawn."""
     draw = Text.draw
 
     def drawing(self, renderer):
@@ -77,18 +77,18 @@ def _noted(texts):
 
 
 def drawn_texts(figure, dpi=300):
-    """All texts that are visible in a file of ``figure``, and the pixels that each takes."""
+    """Return all visible texts of ``figure`` with their extents in pixels."""
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     texts = []
-    with _noted(texts):
+    with _recording(texts):
         figure.draw_without_rendering()
     unique = list(dict.fromkeys(texts))
     return [(text, text.get_window_extent(canvas.get_renderer())) for text in unique]
 
 
 def overlapping(texts):
-    """Pairs of texts that cover each other by more than a pixel."""
+    """Return pairs of texts that overlap by more than a pixel."""
     return [
         (one.get_text(), other.get_text())
         for (one, here), (other, there) in itertools.combinations(texts, 2)
@@ -97,7 +97,7 @@ def overlapping(texts):
 
 
 def assert_legible(figure):
-    """Nothing is too small to be read in print, cut off, or written over something else."""
+    """Check that no text is too small for print, cut off or covered by another."""
     texts = drawn_texts(figure)
     assert texts
     small = {text.get_text(): text.get_fontsize() for text, _ in texts if text.get_fontsize() < 6.5}

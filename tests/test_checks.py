@@ -43,6 +43,7 @@ def test_our_methods_fulfil_the_contract(method, kind, compas):
     assert made.get_counterfactuals(factuals).notna().any(axis=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
 def test_carla_methods_fail_the_documented_checks(run, compas_ann):
     skip_unless_installed(run)

@@ -1,8 +1,7 @@
-"""A Python that starts at once: its processes are forked from one that has imported large libraries already.
+"""A fast ``python`` command for tests: its processes are forked from one that has imported large libraries.
 
-Importing those, and taking them apart at the end, is most of what a short program costs. Nothing of this package, of
-CARLA or of its optional packages is imported before the fork: each program sees those for the first time. Tests of the
-installed command, of signals to a whole session or of what is imported when start Python anew.
+Importing these takes most of the time of a short program. This package, CARLA and its optional packages are not
+imported before the fork. Tests of the installed command, of signals to a session or of imports start a new Python.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ TIMEOUT = 600
 
 
 class WarmPython:
-    """The commands ``python`` and ``rose-carla`` in a folder, and the process that does their work.
+    """Commands ``python`` and ``rose-carla`` in a temporary folder, and the server process that forks for them.
 
-    Streams, working directory, environment and exit code are those of the command. Of Python's own options there are
-    ``-c`` and ``-m``.
+    Streams, working directory, environment and exit code are those of the command. Of Python's own options ``-c`` and
+    ``-m`` are supported.
     """
 
     def __enter__(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="warm_")  # short: addresses of sockets have to be
+        self._folder = tempfile.TemporaryDirectory(prefix="warm_")  # short, because socket addresses are limited
         self.folder = Path(self._folder.name)
         address = self.folder / "socket"
         for name, words in {"python": "", "rose-carla": "-m rose_carla"}.items():
@@ -45,7 +44,7 @@ class WarmPython:
         self._server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.folder
         )
-        self._server.stdout.readline()  # it listens now
+        self._server.stdout.readline()  # wait until it listens
         return self
 
     def __exit__(self, *_):
@@ -54,7 +53,7 @@ class WarmPython:
 
 
 def _ask(address, words):
-    """What the commands do: have a program run with their own streams, and end with its exit code."""
+    """Client: run a program on the server with this process' streams, and exit with its exit code."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [b"?"], [0, 1, 2])
@@ -64,10 +63,10 @@ def _ask(address, words):
 
 
 def _serve():
-    """Fork for every connection, until the test process is gone."""
+    """Server: fork for every connection, until the test process ends."""
     for name in LIBRARIES:
         importlib.import_module(name)
-    gc.freeze()  # collecting what is shared would copy it
+    gc.freeze()  # garbage collection would copy shared memory
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
         listener.listen()
@@ -85,7 +84,7 @@ def _serve():
 
 
 def _answer(connection):
-    """Run a program in a process of its own, and tell its exit code."""
+    """Run a program in a child process, and send its exit code."""
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     words, folder, environment = json.load(connection.makefile())
     child = os.fork()

@@ -18,7 +18,7 @@ PAGES = [page.relative_to(ROOT).as_posix() for page in EVERYWHERE if page.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?%?")
 
-#: What a page takes as given: its reader's own table or model.
+#: Set-up of pages whose examples start from the reader's own table or model.
 GIVEN = {
     "docs/datasets.md": """
 import pandas as pd
@@ -43,7 +43,7 @@ module = torch.nn.Linear(7, 1)
 """,
 }
 
-#: Commands in plain fences take long, or end with another code than 0. Each has a shorter one that is run instead.
+#: Commands in plain fences take long or fail on purpose; the test runs a shorter variant of each.
 TABLE_1, APPENDIX = "python benchmarks/run_table1.py --help", "python benchmarks/run_appendix.py --help"
 LOANS = "--target loan --favourable granted"
 LONG = {
@@ -94,7 +94,7 @@ LONG = {
 }
 
 
-#: What a plan says to do.
+#: Steps of a plan.
 STEP = re.compile(r"^( +\d+\. |Next: ).*\n?", re.MULTILINE)
 
 
@@ -106,10 +106,10 @@ def fences(page, language):
     return [body for kind, body in FENCE.findall(text_of(page)) if kind == language]
 
 
-def assert_says(printed, told):
-    """The same words; numbers may differ a little, and steps of plans: bits are promised on one machine only."""
-    assert bool(STEP.search(printed)) == bool(STEP.search(told)), (printed, told)
-    printed, told = STEP.sub("", printed), STEP.sub("", told)
+def assert_same_output(printed, expected):
+    """Compare words exactly and numbers roughly, without steps of plans, which may differ between machines."""
+    assert bool(STEP.search(printed)) == bool(STEP.search(expected)), (printed, expected)
+    printed, expected = STEP.sub("", printed), STEP.sub("", expected)
 
     def words(text):
         return NUMBER.sub("#", text).split()
@@ -117,13 +117,14 @@ def assert_says(printed, told):
     def numbers(text):
         return [(float(number.rstrip("%").replace(",", "")), "%" in number) for number in NUMBER.findall(text)]
 
-    assert words(printed) == words(told)
-    for (here, percent), (there, _) in zip(numbers(printed), numbers(told), strict=True):
-        assert here == pytest.approx(there, rel=0.2, abs=5 if percent else 0.1), (printed, told)
+    assert words(printed) == words(expected)
+    for (here, percent), (there, _) in zip(numbers(printed), numbers(expected), strict=True):
+        assert here == pytest.approx(there, rel=0.2, abs=5 if percent else 0.1), (printed, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "python")])
-def test_python_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+def test_python_examples_run_and_print_the_documented_output(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     exec(compile(GIVEN.get(page, ""), page, "exec"), names)
@@ -134,7 +135,7 @@ def test_python_examples_run_and_print_what_the_page_says(page, tmp_path, monkey
             exec(compile(body, page, "exec"), names)
             printed = capsys.readouterr().out
         elif kind == "text" and before == "python":
-            assert_says(printed, body)
+            assert_same_output(printed, body)
         before = kind
 
 
@@ -143,9 +144,10 @@ def test_first_example_is_short(page, most):
     assert len([line for line in fences(page, "python")[0].splitlines() if line.strip()]) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "bash")])
-def test_bash_examples_run_in_an_empty_folder(page, tmp_path, warm_python):
-    """The README's with the commands that are installed, all others with some that start at once."""
+def test_bash_examples_run(page, tmp_path, warm_python):
+    """Run the README's with the installed command, all others with a faster one."""
     commands = Path(sys.executable).parent if page == "README.md" else warm_python.folder
     environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
     for example in fences(page, "bash"):
@@ -161,18 +163,18 @@ def test_bash_examples_run_in_an_empty_folder(page, tmp_path, warm_python):
 
 
 def long_commands():
-    """Commands of this project in plain fences, without comments."""
+    """Return commands of this project in plain fences, without comments."""
     whole = [re.sub(r"\s*\\\n\s*", " ", body) for page in EVERYWHERE for body in fences(page, "")]
     commands = [re.sub(r"\s+#.*", "", line).removeprefix("$ ").strip() for body in whole for line in body.splitlines()]
     return {each for each in commands if re.match(r"(make|python benchmarks/|rose-carla)\b", each)}
 
 
-def test_long_commands_are_known_and_have_a_shorter_one():
+def test_every_long_command_has_a_shorter_variant():
     assert long_commands() == set(LONG)
 
 
 def in_process(command):
-    """Run a command of this project here, as its process would; most of a process' time would be imports."""
+    """Run a command in this process, to save the time of imports."""
     program, *arguments = command.split()
     if program == "rose-carla":
         sys.argv = [program, *arguments]
@@ -186,6 +188,7 @@ def in_process(command):
     assert not ending.value.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shorter", sorted(set(LONG.values())))
 def test_shorter_variants_of_long_commands_run(shorter, tmp_path, monkeypatch, capsys):
     if shorter.startswith("make"):
@@ -205,7 +208,7 @@ def test_shorter_variants_of_long_commands_run(shorter, tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize("page", EVERYWHERE, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert link.startswith("https://") or (page.parent / link).exists(), link
 
@@ -232,7 +235,8 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(site):
+@pytest.mark.slow
+def test_site_builds_without_warnings_and_external_resources(site):
     for page in site.rglob("*.html"):
         if page.name == "report.html":  # of the tables, tested with them
             continue
@@ -240,7 +244,8 @@ def test_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(site):
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', html), page
 
 
-def test_equations_are_in_the_site_and_code_is_left_alone(site):
+@pytest.mark.slow
+def test_equations_are_rendered_outside_of_code(site):
     metrics = (site / "metrics.html").read_text(encoding="utf-8")
     assert metrics.count("<math") > 20
     assert "$" not in re.sub(r"<code.*?</code>", "", metrics, flags=re.DOTALL)
@@ -248,7 +253,7 @@ def test_equations_are_in_the_site_and_code_is_left_alone(site):
 
 
 @pytest.mark.parametrize("equation", [r"\frac{1}{", r"\nonsense{x}"])
-def test_an_equation_that_does_not_parse_ends_the_build(equation, tmp_path):
+def test_invalid_equation_fails_the_build(equation, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text(f"# Page\n\nAn equation: ${equation}$.\n")
     config = {"site_name": "x", "hooks": [str(ROOT / "docs/site/hooks.py")], "plugins": []}

@@ -1,4 +1,4 @@
-"""The programs in examples/ run, and the notebook is the script."""
+"""The programs in examples/ run, and the notebook equals the script."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def make_notebook():
     return module
 
 
-def test_notebook_is_made_of_the_script(make_notebook):
+def test_notebook_equals_the_script(make_notebook):
     script = (EXAMPLES / "loan_plan.py").read_text(encoding="utf-8")
-    told = (EXAMPLES / "loan_plan.ipynb").read_text(encoding="utf-8")
-    assert told == make_notebook.notebook(script), "run python examples/make_notebook.py"
-    nbformat.validate(nbformat.reads(told, as_version=4))
+    stored = (EXAMPLES / "loan_plan.ipynb").read_text(encoding="utf-8")
+    assert stored == make_notebook.notebook(script), "run python examples/make_notebook.py"
+    nbformat.validate(nbformat.reads(stored, as_version=4))
 
 
-def test_loan_plan_runs_without_a_screen(tmp_path):
-    """As a notebook, which is the script cell by cell."""
+@pytest.mark.slow
+def test_loan_plan_runs_without_a_display(tmp_path):
+    """Run the notebook, which is the script cell by cell."""
     notebook = nbformat.read(EXAMPLES / "loan_plan.ipynb", as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
@@ -40,6 +41,7 @@ def test_loan_plan_runs_without_a_screen(tmp_path):
     assert (tmp_path / "loan_plan.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_carla_benchmark_prints_a_row_for_each_method(tmp_path, warm_python):
     program = [warm_python.executable, EXAMPLES / "carla_benchmark.py"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)

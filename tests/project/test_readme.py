@@ -1,4 +1,4 @@
-"""What the README shows is what was measured."""
+"""The README's numbers are those of the committed results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_headline_table_is_that_of_the_latest_full_run():
+def test_results_table_matches_the_latest_full_run():
     readme = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\| (?:\*\*)?([\w-]+)(?:\*\*)? \| (.*·.*) \|$", readme, flags=re.MULTILINE)
     printed = {method: [cell.split(" · ") for cell in cells.split(" | ")] for method, cells in rows}
