@@ -1,4 +1,4 @@
-"""Made-up people, plans and logs, and checks of drawn figures."""
+"""Synthetic results, plans and logs for figures, and checks of drawn figures."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ RATES = ("Gaussian_AIR", "Plausible_AIR", "Acc_AIR")
 SENTENCE = "the percentage of monthly disposable income that goes into instalments"
 
 
-def made_up_people(points, n=12, seed=0, missing=0.1):
-    """Return a results table for ``points`` with random values; some people have no counterfactual."""
+def random_results(experiments, n=12, seed=0, missing=0.1):
+    """Return a random results frame of ``experiments``, with some people without recourse."""
     results = {}
-    for number, point in enumerate(points):
+    for number, experiment in enumerate(experiments):
         rng = np.random.default_rng([seed, number])
-        failed = rng.random(n) < missing
+        without_recourse = rng.random(n) < missing
         about = {"seconds": 1.0, "people": n, "training_seconds": 2.0, "alone": True}
         about["labels"] = [str(person) for person in range(n)]
-        results[point.judgements[0].recourse] = Result({}, about)
+        results[experiment.judgements[0].recourse] = Result({}, about)
         typical = 10 ** rng.uniform(-1.5, 1.0)
-        for judgement in point.judgements:
+        for judgement in experiment.judgements:
             arrays = {}
             for metric in judgement.metrics:
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
-                arrays[metric] = np.where(failed, np.nan, values.round(6))
+                arrays[metric] = np.where(without_recourse, np.nan, values.round(6))
             results[judgement] = Result(arrays)
-    return results_frame(points, Finished(results, {}, 0, len(results)))
+    return results_frame(experiments, Finished(results, {}, 0, len(results)))
 
 
 def log(n=30, seed=0, evaluate_every=1):
-    """Return a training log in which every ``evaluate_every``-th update is evaluated."""
+    """Return a log of training in which every ``evaluate_every``-th update is evaluated."""
     rng = np.random.default_rng(seed)
     validity, cost = np.linspace(0.1, 1, n) ** 0.5, 40 / np.arange(1, n + 1) + rng.random(n)
     return [
@@ -49,7 +49,7 @@ def log(n=30, seed=0, evaluate_every=1):
 
 
 def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="", half=0.03):
-    """Return a plan whose steps succeed with probabilities ``chances``."""
+    """Return a plan whose steps succeed with ``chances``."""
     zero = np.zeros(2)
     steps = tuple(
         PlanStep(feature, *values, zero, zero, 1.0, Success(chance, max(chance - half, 0), min(chance + half, 1)))
@@ -61,7 +61,7 @@ def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="
 
 @contextlib.contextmanager
 def _recording(texts):
-    """Record every text that is drawn."""
+    """Collect every text that is drawn meanwhile."""
     draw = Text.draw
 
     def drawing(self, renderer):
@@ -77,7 +77,7 @@ def _recording(texts):
 
 
 def drawn_texts(figure, dpi=300):
-    """Return all visible texts of ``figure`` with their extents in pixels."""
+    """Return all visible texts of ``figure`` and their extents in pixels."""
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     texts = []
@@ -97,7 +97,7 @@ def overlapping(texts):
 
 
 def assert_legible(figure):
-    """Check that no text is too small for print, cut off or covered by another."""
+    """Assert that no text is too small for print, cut off or overlapping."""
     texts = drawn_texts(figure)
     assert texts
     small = {text.get_text(): text.get_fontsize() for text, _ in texts if text.get_fontsize() < 6.5}

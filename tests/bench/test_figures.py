@@ -1,4 +1,4 @@
-"""Which runs the figures are made of, and the command that makes them."""
+"""The experiments of the figures, and the command that makes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from rose_carla import bench, datasets, plots
-from plot_examples import log, made_up_people, plan
+from plot_examples import log, plan, random_results
 from rose_carla.bench import METHODS, OURS, TABLE_1, Scope
 from rose_carla.bench import figure_recipes as recipes
 from rose_carla.bench.figure_recipes import RECIPES, Recipe, largest_distance
@@ -22,14 +22,14 @@ from scipy.spatial.distance import pdist
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "make_figures.py"
 SCOPE = Scope(("german", "adult", "compas"), people=10, n_samples=100)
-PICTURES = ("lengths", "noise", "orders", "perturbations", "steps", "accumulation", "plan", "learning")
-#: Training that takes no time; what is drawn of it does not matter here.
-HASTY = {"ppo": {"n_updates": 1, "n_envs": 16, "n_steps": 4}, "n_samples": 8, "n_check": 20}
+WITHOUT_EXPERIMENTS = ("lengths", "noise", "orders", "perturbations", "steps", "accumulation", "plan", "learning")
+#: Training that takes almost no time.
+SHORT_TRAINING = {"ppo": {"n_updates": 1, "n_envs": 16, "n_steps": 4}, "n_samples": 8, "n_check": 20}
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 1), (40, 1), (60, 2), (200, 5), (300, 12), (120, 30)])
 @pytest.mark.parametrize("kind", ["uniform", "corners", "grid", "heavy tails", "one outlier"])
-def test_the_largest_distance_is_that_of_all_pairs(shape, kind):
+def test_largest_distance_matches_all_pairs(shape, kind):
     rng = np.random.default_rng([*shape, len(kind)])
     rows = {
         "uniform": lambda: rng.random(shape),
@@ -44,26 +44,26 @@ def test_the_largest_distance_is_that_of_all_pairs(shape, kind):
     assert largest_distance(rows[::-1]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_largest_distance_of_compas_is_that_of_all_pairs(compas):
+def test_largest_distance_of_compas_matches_all_pairs(compas):
     rows = compas.df.drop(columns=compas.target).to_numpy(dtype=float)
     assert len(rows) > 5000
     assert largest_distance(rows) == pytest.approx(pdist(np.unique(rows, axis=0), "cityblock").max(), rel=1e-12)
 
 
 def keys_of(name, scope=SCOPE):
-    return [point.key for point in RECIPES[name].experiments(scope)]
+    return [experiment.key for experiment in RECIPES[name].experiments(scope)]
 
 
-def test_pictures_need_no_runs_and_the_others_have_each_data_set():
-    assert {name for name, recipe in RECIPES.items() if not recipe.experiments(SCOPE)} == set(PICTURES)
-    for name in set(RECIPES) - set(PICTURES):
+def test_experiments_of_figures_cover_each_dataset():
+    assert {name for name, recipe in RECIPES.items() if not recipe.experiments(SCOPE)} == set(WITHOUT_EXPERIMENTS)
+    for name in set(RECIPES) - set(WITHOUT_EXPERIMENTS):
         assert {dataset for dataset, _, _ in keys_of(name)} == set(SCOPE.datasets), name
         for dataset in SCOPE.datasets:
             alone = [key for key in keys_of(name) if key[0] == dataset]
             assert keys_of(name, dataclasses.replace(SCOPE, datasets=(dataset,))) == alone
 
 
-def test_recipes_have_the_methods_and_conditions_that_their_figures_show():
+def test_recipes_have_methods_and_conditions_of_their_figures():
     def on_german(name):
         return [key[1:] for key in keys_of(name) if key[0] == "german"]
 
@@ -81,55 +81,58 @@ def test_recipes_have_the_methods_and_conditions_that_their_figures_show():
         assert on_german(f"frontier-{metric}") == knobs
         assert ("ROSE-mul", "tau=0.75") in knobs
     classifiers = {
-        (point.key[1], point.judgements[0].recourse.setting.classifier)
-        for point in RECIPES["distances"].experiments(SCOPE)
+        (experiment.key[1], experiment.judgements[0].recourse.setting.classifier)
+        for experiment in RECIPES["distances"].experiments(SCOPE)
     }
     assert classifiers == {
         ("ROAR", "ann"), ("ROAR", "linear"), ("ARAR", "linear"), ("ROSE-one", "ann"), ("ROSE-mul", "ann"),
     }  # fmt: skip
 
 
-def test_the_usual_unit_of_action_is_table_1s_run():
+def test_default_action_unit_reuses_table_1():
     usual = METHODS["ROSE-mul"].usual()["action_unit"]
-    units = {point.condition: point.judgements[0].recourse for point in RECIPES["action-units"].experiments(SCOPE)}
+    units = {
+        experiment.condition: experiment.judgements[0].recourse
+        for experiment in RECIPES["action-units"].experiments(SCOPE)
+    }
     assert units[f"action_unit={usual:g}"].options == ()
     for condition, recourse in units.items():
         assert {**METHODS["ROSE-mul"].usual(), **dict(recourse.options)}["action_unit"] == float(condition[12:])
 
 
-def test_every_point_is_judged_by_what_its_figure_shows():
+def test_experiments_evaluate_metrics_of_their_figures():
     needed = {
         "thresholds": {"Plausible_AIR", "Proximity"}, "action-units": {"Acc_AIR", "Proximity"},
         "distances": {"Proximity"}, "frontier-plausible-air": {"Plausible_AIR", "Proximity"},
         "frontier-acc-air": {"Acc_AIR", "Proximity"}, "ranks-plausible-air": {"Plausible_AIR"},
         "ranks-acc-air": {"Acc_AIR"}, "ranks-proximity": {"Proximity"},
     }  # fmt: skip
-    assert needed.keys() == set(RECIPES) - set(PICTURES)
+    assert needed.keys() == set(RECIPES) - set(WITHOUT_EXPERIMENTS)
     for name, metrics in needed.items():
-        for point in RECIPES[name].experiments(SCOPE):
-            assert metrics <= {metric for judgement in point.judgements for metric in judgement.metrics}
-            assert len({judgement.recourse for judgement in point.judgements}) == 1
-            assert {judgement.noise.n_samples for judgement in point.judgements} == {100}
+        for experiment in RECIPES[name].experiments(SCOPE):
+            assert metrics <= {metric for judgement in experiment.judgements for metric in judgement.metrics}
+            assert len({judgement.recourse for judgement in experiment.judgements}) == 1
+            assert {judgement.noise.n_samples for judgement in experiment.judgements} == {100}
 
 
-def test_no_cell_is_run_twice_under_two_names():
+def test_equal_cells_have_equal_keys():
     cells = {}
     for name, recipe in RECIPES.items():
-        points = recipe.experiments(dataclasses.replace(SCOPE, seeds=(0, 1)))
-        keys = [point.judgements[0].recourse.key for point in points]
+        experiments = recipe.experiments(dataclasses.replace(SCOPE, seeds=(0, 1)))
+        keys = [experiment.judgements[0].recourse.key for experiment in experiments]
         assert len(set(keys)) == len(keys), name
-        for point in points:
-            recourse = point.judgements[0].recourse
+        for experiment in experiments:
+            recourse = experiment.judgements[0].recourse
             effective = {**METHODS[recourse.method].usual(), "seed": recourse.setting.seed, **dict(recourse.options)}
             what = recourse.setting, recourse.method, json.dumps(effective, sort_keys=True, default=str)
             assert cells.setdefault(what, recourse.key) == recourse.key, (name, recourse.words)
-            for judgement in point.judgements:
+            for judgement in experiment.judgements:
                 same = (*what, judgement.metrics, judgement.noise)
                 assert cells.setdefault(same, judgement.key) == judgement.key
     assert len(set(cells.values())) == len(cells)
 
 
-def test_learning_trains_each_variant_once_for_each_data_set(monkeypatch):
+def test_learning_trains_each_variant_once_per_dataset(monkeypatch):
     trained = []
 
     def build(name):
@@ -141,13 +144,13 @@ def test_learning_trains_each_variant_once_for_each_data_set(monkeypatch):
 
     monkeypatch.setattr(bench, "entry", build)
     monkeypatch.setattr(bench.Setting, "model", lambda self: self.dataset)
-    figure = RECIPES["learning"].draw(dataclasses.replace(SCOPE, seeds=(3, 4)), made_up_people(()))
+    figure = RECIPES["learning"].draw(dataclasses.replace(SCOPE, seeds=(3, 4)), random_results(()))
     assert trained == [(name, dataset, 3, {}) for dataset in SCOPE.datasets for name in OURS]
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert titles == [f"{name}, {title}" for title in ("German Credit", "Adult Income", "COMPAS") for name in OURS]
 
 
-def test_the_plan_that_is_shown_has_many_steps_of_which_each_helps(monkeypatch):
+def test_loan_plan_has_most_steps_of_which_each_helps(monkeypatch):
     falling, short, best = plan([0.5, 0.4, 0.9]), plan([0.9]), plan([0.2, 0.5, 0.9], label="best")
     long, weak, none = plan([0.1, 0.2, 0.3, 0.6, 0.9]), plan([0.1, 0.2, 0.3, 0.8]), plan([], reason="no")
     asked = {}
@@ -185,23 +188,23 @@ def in_folder(tmp_path, *words):
     return [*words, "--out", str(tmp_path / "out"), "--cells", str(tmp_path / "cells")]
 
 
-def test_a_figure_that_cannot_be_made_is_told_and_the_others_are_written(capsys, monkeypatch, tmp_path):
-    def refuse(scope, people):
-        raise ExperimentError("Nobody knows how.")
+def test_failing_figure_is_reported_and_others_are_written(capsys, monkeypatch, tmp_path):
+    def fail(scope, people):
+        raise ExperimentError("It cannot be drawn.")
 
-    monkeypatch.setitem(RECIPES, "steps", Recipe("what goes wrong", refuse))
+    monkeypatch.setitem(RECIPES, "steps", Recipe("a failing figure", fail))
     words = in_folder(tmp_path, "steps", "accumulation", "steps", "--formats", "svg", "--datasets", "compas")
     assert main(["figures", *words]) == 1
     out, err = capsys.readouterr()
-    assert err == "failed: steps: Nobody knows how.\n"
+    assert err == "failed: steps: It cannot be drawn.\n"
     assert out == f"{tmp_path / 'out' / 'accumulation'}: {RECIPES['accumulation'].description}\n"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"accumulation.svg", "run.json"}
     about = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert about["failed"] == ["steps: Nobody knows how."]
+    assert about["failed"] == ["steps: It cannot be drawn."]
     assert about["settings"]["formats"] == ["svg"]
 
 
-def test_a_run_in_which_every_cell_fails_tells_so_and_writes_the_others(capsys, monkeypatch, tmp_path):
+def test_failing_cells_are_reported_and_other_figures_written(capsys, monkeypatch, tmp_path):
     def broken(model, options):
         raise ValueError("out of order")
 
@@ -217,7 +220,7 @@ def test_a_run_in_which_every_cell_fails_tells_so_and_writes_the_others(capsys, 
     assert names == {"accumulation.pdf", "accumulation.png", "run.json", "logs"}
 
 
-def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path):
+def test_unwritable_folder_is_rejected(capsys, tmp_path):
     (tmp_path / "out").write_text("no folder")
     assert main(in_folder(tmp_path, "figures", "accumulation", "--formats", "svg")) == 2
     out, err = capsys.readouterr()
@@ -229,21 +232,21 @@ def test_a_folder_that_cannot_be_written_is_refused(capsys, tmp_path):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """Two runs of the same command, the second after the first; training is cut short."""
+    """Run the same command twice, with very short training."""
     folder = tmp_path_factory.mktemp("figures")
     words = in_folder(folder, "noise", "distances", "--quick", "--jobs", "1", "--datasets", "compas")
     words += ["--formats", "pdf", "svg"]
-    told = []
+    runs = []
     with pytest.MonkeyPatch.context() as patch:
         for name in OURS:
-            patch.setitem(METHODS, name, dataclasses.replace(METHODS[name], options=HASTY))
+            patch.setitem(METHODS, name, dataclasses.replace(METHODS[name], options=SHORT_TRAINING))
         for _ in range(2):
             code = main(["figures", *words])
-            told.append((code, {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}))
-    return folder, told
+            runs.append((code, {path.name: path.read_bytes() for path in (folder / "out").iterdir() if path.is_file()}))
+    return folder, runs
 
 
-def test_a_quick_run_writes_its_figures_and_where_they_come_from(quick):
+def test_quick_run_writes_figures_and_provenance(quick):
     folder, ((code, files), _) = quick
     assert code == 0
     assert files.keys() == {"noise.pdf", "noise.svg", "distances.pdf", "distances.svg", "run.json"}
@@ -266,7 +269,7 @@ def test_a_quick_run_writes_its_figures_and_where_they_come_from(quick):
     assert plt.get_fignums() == []
 
 
-def test_a_second_run_reuses_all_cells_and_writes_the_same_figures(quick):
+def test_second_run_reuses_cells_and_writes_same_figures(quick):
     _, ((_, before), (code, after)) = quick
     assert code == 0
     about = json.loads(after.pop("run.json"))
@@ -276,7 +279,7 @@ def test_a_second_run_reuses_all_cells_and_writes_the_same_figures(quick):
     assert [name for name in before if before[name] != after[name]] == []
 
 
-def test_the_distances_of_a_run_are_beside_the_largest_of_the_whole_data_set(compas, monkeypatch):
+def test_distances_are_relative_to_largest_of_whole_dataset(compas, monkeypatch):
     asked = {}
     monkeypatch.setattr(plots, "proximity", lambda people, largest, titles: asked.update(largest))
     RECIPES["distances"].draw(dataclasses.replace(SCOPE, datasets=("compas",)), None)
@@ -284,7 +287,7 @@ def test_the_distances_of_a_run_are_beside_the_largest_of_the_whole_data_set(com
     assert asked == {"compas": pytest.approx(pdist(np.unique(rows, axis=0), "cityblock").max())}
 
 
-def test_the_script_lists_every_figure(warm_python):
+def test_script_lists_every_figure(warm_python):
     asked = [warm_python.executable, str(SCRIPT), "--help"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
     for name, recipe in RECIPES.items():

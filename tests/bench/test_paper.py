@@ -1,4 +1,4 @@
-"""What the paper printed: the stored values are as they were taken down, and they agree among each other."""
+"""The stored values of the paper: unchanged, complete and consistent."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COUNTS = {
 PLACES = [(dataset, method) for dataset in datasets.NAMES for method in TABLE_1]
 
 
-def test_the_file_is_the_one_that_was_compared_with_the_paper():
+def test_paper_csv_is_unchanged():
     stored = resources.files("rose_carla.bench").joinpath("paper.csv").read_bytes()
     assert hashlib.sha256(stored).hexdigest() == SHA256
 
 
-def test_every_table_is_complete_and_has_nothing_twice():
+def test_paper_tables_are_complete_and_unique():
     frame = paper_frame()
     assert frame.groupby("table").size().to_dict() == COUNTS
     assert not frame.duplicated(["table", "dataset", "method", "condition", "metric"]).any()
@@ -59,17 +59,17 @@ def test_every_table_is_complete_and_has_nothing_twice():
         (("classifiers", "adult", "linear", "Batch_Size"), 512, None),
     ],
 )
-def test_values_read_off_by_hand(place, mean, std):
+def test_paper_values_read_by_hand(place, mean, std):
     assert paper_value(*place) == (mean, std)
 
 
-def test_what_the_paper_does_not_have_is_none():
+def test_missing_paper_value_is_none():
     assert paper_value("table1", "german", "ROAR", "Validity") is None
     assert paper_value("plausible", "german", "GrSp", "Plausible_AIR") is None
     assert paper_value("table1", "german", "GrSp", "Plausible_AIR", "variance=0.01") is None
 
 
-def test_every_value_has_its_place_in_our_tables_and_every_other_place_is_a_metric_of_ours():
+def test_our_layouts_cover_all_paper_values():
     scope = Scope(datasets.NAMES)
     makers = (layouts.table_1, layouts.linear, layouts.rose_mul, layouts.plausible, layouts.accumulated, layouts.units)
     ours = {
@@ -86,7 +86,7 @@ def test_every_value_has_its_place_in_our_tables_and_every_other_place_is_a_metr
     assert {metric for *_, metric in ours - theirs} == {"Training_Time"}
 
 
-def test_tables_of_the_appendix_repeat_table_1_but_for_four_methods():
+def test_appendix_repeats_table_1_except_for_four_methods():
     differing = {}
     for dataset, method in PLACES:
         for table, metric, condition in (
@@ -110,7 +110,7 @@ def test_tables_of_the_appendix_repeat_table_1_but_for_four_methods():
     }
 
 
-def test_steps_are_the_distance_in_units_but_for_croco_and_one_misprint():
+def test_steps_are_distance_in_units_except_for_croco_and_one_misprint():
     differing = set()
     for dataset, method in PLACES:
         distance = paper_value("table1", dataset, method, "Proximity")
@@ -130,7 +130,7 @@ def test_steps_are_the_distance_in_units_but_for_croco_and_one_misprint():
     assert paper_value("units", "german", "DiCE", "Steps", "action_unit=0.1").mean == 22.21  # 11.21 would agree
 
 
-def test_the_classifiers_were_trained_as_the_paper_prints():
+def test_classifiers_use_training_settings_of_paper():
     for dataset in datasets.NAMES:
         for kind in ("ann", "linear"):
             ours = models.paper_settings(kind, dataset)

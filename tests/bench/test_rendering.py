@@ -43,14 +43,14 @@ from rose_carla.bench.render import (
 from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Row, Value
 from rose_carla.errors import ExperimentError
 
-EVIL = "<script>alert('&')</script>"
+SCRIPT = "<script>alert('&')</script>"
 SPECIAL = r"\&%$#_{}~^<>±σ²²σ↑↓–≥τ|" + '"'
 VOID = {"meta", "br"}
-PROVENANCE = {"command": f"python run.py --out '{EVIL}'", "revision": "abc+", "started": "2024-01-01", "seeds": 1}
+PROVENANCE = {"command": f"python run.py --out '{SCRIPT}'", "revision": "abc+", "started": "2024-01-01", "seeds": 1}
 
 
-def small(name=EVIL, reason=f"a reason {EVIL}"):
-    """Two data sets, three methods, every kind of value; an evil name and an evil reason."""
+def small(name=SCRIPT, reason=f"a reason {SCRIPT}"):
+    """Return a table of two data sets and three methods with every kind of value, a hostile name and reason."""
     known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
     rows = [
         (
@@ -70,8 +70,8 @@ def small(name=EVIL, reason=f"a reason {EVIL}"):
     return Table("small", "A title & more", "A note.", columns, body)
 
 
-def made_up(datasets=("german", "compas"), n=8):
-    """People of four methods, one of them at several settings."""
+def random_results(datasets=("german", "compas"), n=8):
+    """Return a random results frame of five methods, one of them under several conditions."""
     rng = np.random.default_rng(0)
     points = [("GrSp", ""), ("CROCO", ""), ("ROSE-one", ""), ("ROSE-mul", ""), ("PROBE", "t=1"), ("PROBE", "t=2")]
     keys = [(dataset, *point, 0, str(who)) for dataset in datasets for point in points for who in range(n)]
@@ -82,7 +82,7 @@ def made_up(datasets=("german", "compas"), n=8):
 
 
 def parsed(page):
-    """Tags with their attributes, and the text, of a page whose tags are balanced."""
+    """Parse a page: its tags with attributes and its text; the tags must be balanced."""
     found, text, opened, parser = [], [], [], HTMLParser()
 
     def start(tag, attributes):
@@ -114,13 +114,13 @@ def assert_no_script_or_link(page):
 
 
 def hostile(monkeypatch):
-    """A table with something evil, after a word to tell it by, wherever a text can stand."""
-    monkeypatch.setitem(DATASET_TITLES, EVIL, f"dataset {EVIL}")
-    monkeypatch.setitem(TABLE_METRICS, EVIL, replace(TABLE_METRICS["Validity"], label=f"label {EVIL}"))
+    """Return a table with a script in every text, after the name of the place."""
+    monkeypatch.setitem(DATASET_TITLES, SCRIPT, f"dataset {SCRIPT}")
+    monkeypatch.setitem(TABLE_METRICS, SCRIPT, replace(TABLE_METRICS["Validity"], label=f"label {SCRIPT}"))
     known = Estimate(0.123, 0.04, 0.1, 0.15, 10)
-    value = Value(f"text {EVIL}", known, PaperValue(0.2, None), DIFFERS, f"reason {EVIL}")
-    row = Row(EVIL, f"method {EVIL}", f"condition {EVIL}", (value,))
-    return Table("small", f"title {EVIL}", f"note {EVIL}", (Column(EVIL, f"when {EVIL}"),), (row,))
+    value = Value(f"text {SCRIPT}", known, PaperValue(0.2, None), DIFFERS, f"reason {SCRIPT}")
+    row = Row(SCRIPT, f"method {SCRIPT}", f"condition {SCRIPT}", (value,))
+    return Table("small", f"title {SCRIPT}", f"note {SCRIPT}", (Column(SCRIPT, f"when {SCRIPT}"),), (row,))
 
 
 def page_of(table, **options):
@@ -128,24 +128,24 @@ def page_of(table, **options):
 
 
 def test_html_escapes_every_text(monkeypatch):
-    section = Section(f"heading {EVIL}", f"paragraph {EVIL}", pd.DataFrame({f"name {EVIL}": [f"entry {EVIL}"]}))
-    figure = "<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'></svg>", f"caption {EVIL}"
-    part = Part(hostile(monkeypatch), [section], [figure], f"message {EVIL}")
-    page = render_html(f"page {EVIL}", f"origin {EVIL}", [part], [f"error {EVIL}"], f"provenance {EVIL}")
+    section = Section(f"heading {SCRIPT}", f"paragraph {SCRIPT}", pd.DataFrame({f"name {SCRIPT}": [f"entry {SCRIPT}"]}))
+    figure = "<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'></svg>", f"caption {SCRIPT}"
+    part = Part(hostile(monkeypatch), [section], [figure], f"message {SCRIPT}")
+    page = render_html(f"page {SCRIPT}", f"origin {SCRIPT}", [part], [f"error {SCRIPT}"], f"provenance {SCRIPT}")
     assert_no_script_or_link(page)
     text = parsed(page).text
     for name in (
         "label", "text", "reason", "dataset", "method", "condition", "title", "note", "when", "heading", "paragraph",
         "name", "entry", "caption", "message", "page", "origin", "error", "provenance",
     ):  # fmt: skip
-        assert f"{name} {EVIL}" in text, name
-    assert text.count(EVIL) == page.count("&lt;script&gt;") == 20  # the title of the page is there twice
+        assert f"{name} {SCRIPT}" in text, name
+    assert text.count(SCRIPT) == page.count("&lt;script&gt;") == 20  # the title of the page is there twice
 
 
 def test_markdown_and_latex_escape_every_text(monkeypatch):
     table = hostile(monkeypatch)
-    section = Section("heading", "paragraph", pd.DataFrame({f"name {EVIL}": [f"entry {EVIL}"]}))
-    text = render_markdown(f"page {EVIL}", f"origin {EVIL}", "command", Part(table, [section]), [f"error {EVIL}"])
+    section = Section("heading", "paragraph", pd.DataFrame({f"name {SCRIPT}": [f"entry {SCRIPT}"]}))
+    text = render_markdown(f"page {SCRIPT}", f"origin {SCRIPT}", "command", Part(table, [section]), [f"error {SCRIPT}"])
     assert set(re.findall("<[a-z!/][^>]*>", text)) == {
         "<br>",
         "<!-- origin &lt;script&gt;alert('&amp;')&lt;/script&gt; -->",
@@ -156,10 +156,10 @@ def test_markdown_and_latex_escape_every_text(monkeypatch):
     assert r"\input" not in text
 
 
-def test_a_report_of_hostile_names_runs_nothing(tmp_path):
-    people = made_up().replace({"GrSp": EVIL, "CROCO": f"--> {EVIL}"})
+def test_report_with_hostile_names_has_no_script(tmp_path):
+    people = random_results().replace({"GrSp": SCRIPT, "CROCO": f"--> {SCRIPT}"})
     write_report(
-        tmp_path, EVIL, [(small(), people.assign(Person=EVIL + people["Person"]))], PROVENANCE, [EVIL], ("small",)
+        tmp_path, SCRIPT, [(small(), people.assign(Person=SCRIPT + people["Person"]))], PROVENANCE, [SCRIPT], ("small",)
     )
     whole = (tmp_path / "report.html").read_text()
     assert whole.count("<svg") == 2
@@ -168,7 +168,7 @@ def test_a_report_of_hostile_names_runs_nothing(tmp_path):
         assert path.suffix in (".csv", ".json", ".tex", ".md") or "<script" not in path.read_text(), path
 
 
-def test_html_has_every_value_with_its_marks():
+def test_html_shows_every_value_with_marks():
     whole = page_of(small("FastAR", "a reason"))
     tags = [tag for tag, _ in parsed(whole).tags]
     assert tags.count("table") == 2
@@ -182,7 +182,7 @@ def test_html_has_every_value_with_its_marks():
     assert "<th>u = 0.05<br>Acc AIR ↓</th>" in whole
 
 
-def test_markdown_has_rows_of_one_width_and_the_reasons_below():
+def test_markdown_rows_have_equal_width_and_reasons_follow():
     text = render_markdown("title", "origin", "command", Part(small("a|b", "a reason")))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 2 * (2 + 3)
@@ -194,7 +194,7 @@ def test_markdown_has_rows_of_one_width_and_the_reasons_below():
     assert text.endswith("Why values differ:\n\n1. a reason.\n\n")
 
 
-def test_the_terminal_has_aligned_columns():
+def test_text_table_has_aligned_columns():
     lines = render_text(small("FastAR")).splitlines()
     assert lines[0] == "A title & more"
     rows = [line for line in lines[1:] if line.startswith((" ", "FastAR", "GrSp", "ROSE-one"))]
@@ -218,13 +218,13 @@ def test_latex_escapes_every_special_character():
     assert escape_latex("naïve 中") == "na?ve ?"
 
 
-def test_a_range_of_numbers_keeps_its_dash_in_latex():
+def test_latex_keeps_dash_in_ranges():
     assert escape_latex("95–99 people") == "95--99 people"
 
 
-def test_latex_is_balanced_and_every_row_has_the_same_number_of_places():
-    text = render_latex([small(SPECIAL), small()], "made by\nsomebody")
-    assert text.startswith("% made by\n% somebody\n\\documentclass")
+def test_latex_is_balanced_and_rows_have_equal_width():
+    text = render_latex([small(SPECIAL), small()], "made by\ntwo lines")
+    assert text.startswith("% made by\n% two lines\n\\documentclass")
     environments = []
     for what, name in re.findall(r"\\(begin|end)\{(\w+\*?)\}", text):
         if what == "begin":
@@ -247,12 +247,12 @@ def test_latex_is_balanced_and_every_row_has_the_same_number_of_places():
     assert r"$-$3.12 / $-$1.00 $\pm$ 0.50$^{\neq}$" in text
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX here")
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 @pytest.mark.parametrize("name", ["table_1", "frontier"])
-def test_latex_compiles_and_fits_its_pages(tmp_path, name):
+def test_latex_compiles_and_fits_pages(tmp_path, name):
     scope = Scope(("german", "adult", "compas"))
     full = build_table(
-        getattr(layouts, name)(scope).layout, made_up(scope.datasets).assign(Alone=True), scope.datasets, {}
+        getattr(layouts, name)(scope).layout, random_results(scope.datasets).assign(Alone=True), scope.datasets, {}
     )
     (tmp_path / "table.tex").write_text(
         render_latex([small(SPECIAL), full], f"{SPECIAL}\n\\undefined"), encoding="utf-8"
@@ -269,8 +269,8 @@ def test_latex_compiles_and_fits_its_pages(tmp_path, name):
     assert "too large" not in (tmp_path / "table.log").read_text(errors="replace")
 
 
-def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method():
-    frame = made_up()
+def test_frontier_has_panel_per_dataset_and_line_per_method():
+    frame = random_results()
     frame.loc[frame["Dataset"] == "compas", "Plausible_AIR"] *= 3
     figure = plots.frontier(frame, "Plausible_AIR", {"german": "German Credit"})
     assert isinstance(figure, Figure)
@@ -288,25 +288,25 @@ def test_the_frontier_has_a_panel_for_each_data_set_and_a_line_for_each_method()
 
 
 @pytest.mark.parametrize(
-    ("metric", "told"),
+    ("metric", "message"),
     [
         ("Proximity", "Unknown invalidation rate 'Proximity': Known: 'Acc_AIR', 'Gaussian_AIR', 'Plausible_AIR'"),
         ("Plausible_air", "Unknown invalidation rate 'Plausible_air': did you mean 'Plausible_AIR'"),
         ("Gaussian_AIR", "no column 'Gaussian_AIR': evaluate that metric first"),
     ],
 )
-def test_the_frontier_says_what_it_can_draw(metric, told):
-    with pytest.raises(ExperimentError, match=told):
-        plots.frontier(made_up().drop(columns="Gaussian_AIR"), metric)
+def test_frontier_rejects_other_metrics(metric, message):
+    with pytest.raises(ExperimentError, match=message):
+        plots.frontier(random_results().drop(columns="Gaussian_AIR"), metric)
 
 
 def written(folder, frame=None):
-    frame = made_up() if frame is None else frame
-    write_report(folder, f"title {EVIL}", [(small(), frame)], PROVENANCE, [f"a cell: {EVIL}"], ("small",))
+    frame = random_results() if frame is None else frame
+    write_report(folder, f"title {SCRIPT}", [(small(), frame)], PROVENANCE, [f"a cell: {SCRIPT}"], ("small",))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_report_is_all_its_files_and_the_same_again_for_the_same_input(tmp_path):
+def test_report_files_are_complete_and_reproducible(tmp_path):
     files = written(tmp_path / "one")
     assert set(files) == {
         "report.html", "run.json", "small.csv", "small.md", "small.tex", "small-people.csv", "small-claims.csv",
@@ -325,17 +325,17 @@ def test_a_report_is_all_its_files_and_the_same_again_for_the_same_input(tmp_pat
     ):
         assert words in page
     stored = pd.read_csv(tmp_path / "one" / "small-people.csv", keep_default_na=False, dtype={"Person": str})
-    pd.testing.assert_frame_equal(stored, made_up())
+    pd.testing.assert_frame_equal(stored, random_results())
 
 
-def test_tables_that_are_not_compared_have_no_tests_and_no_figures(tmp_path):
-    write_report(tmp_path, "title", [(small(), made_up())], PROVENANCE, [])
+def test_tables_not_compared_have_no_tests_and_no_figures(tmp_path):
+    write_report(tmp_path, "title", [(small(), random_results())], PROVENANCE, [])
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"report.html", "run.json", "small.csv", "small.md", "small.tex", "small-people.csv"}
     assert "Failed cells" not in (tmp_path / "report.html").read_text()
 
 
-def test_a_metric_that_failed_for_everybody_leaves_the_rest_of_the_report(tmp_path):
+def test_report_without_a_failed_metric(tmp_path):
     spec = layouts.table_1(Scope(("german",)), ("CROCO", "ROSE-mul"))
     about = {"seconds": 1.0, "people": 4, "training_seconds": 1.0, "alone": True, "labels": list("1234")}
     results, errors = {}, {}
@@ -353,11 +353,11 @@ def test_a_metric_that_failed_for_everybody_leaves_the_rest_of_the_report(tmp_pa
     assert "small-tests.csv" in written(tmp_path, frame)
 
 
-def test_markdown_holds_no_tag_and_no_line_of_a_name(tmp_path):
-    hostile = f"mine:-->{EVIL}\n```\x1b[2J|x"
+def test_markdown_escapes_tags_and_line_breaks_of_names(tmp_path):
+    hostile = f"mine:-->{SCRIPT}\n```\x1b[2J|x"
     about = {**PROVENANCE, "command": f"rose-carla table1 --methods '{hostile}'"}
-    frame = made_up().replace({"Method": {"CROCO": hostile}})
-    write_report(tmp_path, f"title {EVIL}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
+    frame = random_results().replace({"Method": {"CROCO": hostile}})
+    write_report(tmp_path, f"title {SCRIPT}", [(small(hostile), frame)], about, [f"a cell: {hostile}"], ("small",))
     text = (tmp_path / "small.md").read_text()
     comment, _, body = text.partition("-->\n")
     assert "-->" not in comment.removesuffix(" ")

@@ -1,4 +1,4 @@
-"""The command that makes Table 1: from nothing to the report, through an interruption, and in a browser."""
+"""The command of Table 1: a quick run, an interruption, and the report in a browser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(python, out, cells, *further):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory, warm_python):
-    """The folder of a quick run of all methods on one data set; test processes side by side share it."""
+    """Return the folder of a quick run of all methods on one data set, shared by parallel test processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "quick"
     folder.mkdir(exist_ok=True)
@@ -42,12 +42,12 @@ def quick(tmp_path_factory, warm_python):
         if not (folder / "done.json").exists():
             words = command(warm_python.executable, folder / "out", folder / "cells")
             done = subprocess.run(words, capture_output=True, text=True, timeout=400, check=False)
-            told = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
-            (folder / "done.json").write_text(json.dumps(told))
+            output = {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+            (folder / "done.json").write_text(json.dumps(output))
     return folder
 
 
-def test_a_method_whose_module_fails_is_refused_and_hides_no_library(capsys, monkeypatch, tmp_path):
+def test_method_of_failing_module_is_rejected_and_does_not_shadow_libraries(capsys, monkeypatch, tmp_path):
     (tmp_path / "broken_method.py").write_text("raise RuntimeError('not today')")
     (tmp_path / "json.py").write_text("raise RuntimeError('the wrong json')")
     monkeypatch.chdir(tmp_path)
@@ -59,7 +59,7 @@ def test_a_method_whose_module_fails_is_refused_and_hides_no_library(capsys, mon
     assert str(tmp_path) not in sys.path
 
 
-def test_a_quick_run_of_all_methods_leaves_every_file_and_every_number(quick):
+def test_quick_run_writes_all_files_and_values(quick):
     done = json.loads((quick / "done.json").read_text())
     assert done["code"] == 0, done["err"]
     assert {path.name for path in (quick / "out").iterdir()} == {
@@ -80,7 +80,7 @@ def test_a_quick_run_of_all_methods_leaves_every_file_and_every_number(quick):
     assert "0 of 36 cells were stored before" in done["out"]
 
 
-def test_the_run_tells_where_it_comes_from(quick):
+def test_run_json_has_provenance(quick):
     about = json.loads((quick / "out" / "run.json").read_text())
     assert about["command"].startswith("python benchmarks/run_table1.py --quick --datasets german --out ")
     assert about["revision"]
@@ -121,7 +121,7 @@ def killed_in_the_middle(folder, methods):
     return 0 < len(finished(folder)) < 4 * len(methods)
 
 
-def test_a_run_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(quick, tmp_path, warm_python):
+def test_killed_run_resumes_with_the_same_result(quick, tmp_path, warm_python):
     killed = next(each for each in map(tmp_path.joinpath, "abc") if killed_in_the_middle(each, FAST))
     whole, kept = tmp_path / "whole", finished(killed)
     for folder, cells, before in ((killed, killed / "cells", len(kept)), (whole, quick / "cells", 12)):
@@ -137,8 +137,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_nothing_had_happened(quick
     pd.testing.assert_frame_equal(table(killed), table(whole))
 
 
-@pytest.mark.skipif(BROWSER is None, reason="there is no browser here")
-def test_the_report_opens_in_a_browser(quick, tmp_path):
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_report_opens_in_browser(quick, tmp_path):
     done = subprocess.run(
         [
             BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",

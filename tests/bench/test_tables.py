@@ -1,4 +1,4 @@
-"""Numbers of the tables: estimates, tags, marks, tests, claims, and what stands in each place."""
+"""Values of the tables: estimates, tags, marks, tests and claims."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from scipy import stats
 METHODS = ("GrSp", "FastAR", "CROCO", "PROBE", "ROSE-one", "ROSE-mul")
 
 
-def made_up(rng, datasets=("german",), methods=METHODS, conditions=("",), seeds=(0,), n=12, missing=0.2):
-    """A table of people with numbers from nowhere, some of them missing."""
+def random_results(rng, datasets=("german",), methods=METHODS, conditions=("",), seeds=(0,), n=12, missing=0.2):
+    """Return a results frame of random values, some of them missing."""
     rows = [
         {"Dataset": dataset, "Method": method, "Condition": condition, "Seed": seed, "Person": str(person)}
         for dataset, method, condition, seed, person in itertools.product(
@@ -54,7 +54,7 @@ def made_up(rng, datasets=("german",), methods=METHODS, conditions=("",), seeds=
     return frame.assign(Alone=True)
 
 
-def test_one_seed_is_students_interval_over_people():
+def test_interval_of_one_seed_is_students_over_people():
     values = np.array([0.2, np.nan, 0.5, 0.9, 0.1, np.nan])
     known = values[np.isfinite(values)]
     found = estimate(values, np.zeros(6))
@@ -64,14 +64,14 @@ def test_one_seed_is_students_interval_over_people():
 
 
 @pytest.mark.parametrize(("ones", "n"), [(3, 4), (0, 10), (10, 10), (1, 1), (120, 257)])
-def test_shares_of_zeros_and_ones_have_wilsons_interval(ones, n):
+def test_interval_of_zeros_and_ones_is_wilsons(ones, n):
     found = estimate(np.array([1.0] * ones + [0.0] * (n - ones)), np.zeros(n))
     wilson = stats.binomtest(ones, n).proportion_ci(0.95, method="wilson")
     assert found.mean == pytest.approx(ones / n)
     assert (found.lower, found.upper) == (pytest.approx(wilson.low, abs=1e-12), pytest.approx(wilson.high))
 
 
-def test_several_seeds_are_an_interval_over_their_means():
+def test_interval_of_several_seeds_is_students_over_seed_means():
     values = np.array([1.0, 0.0, 1.0, 1.0, np.nan, 1.0, 0.0, 0.0, 0.0])
     seeds = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
     means = [2 / 3, 1.0, 0.0]
@@ -82,9 +82,9 @@ def test_several_seeds_are_an_interval_over_their_means():
 
 
 def test_too_few_values_have_no_interval():
-    nobody, one = estimate(np.array([np.nan, np.nan]), np.zeros(2)), estimate(np.array([0.3]), np.zeros(1))
-    assert nobody.n == 0
-    assert math.isnan(nobody.mean)
+    empty, one = estimate(np.array([np.nan, np.nan]), np.zeros(2)), estimate(np.array([0.3]), np.zeros(1))
+    assert empty.n == 0
+    assert math.isnan(empty.mean)
     assert (one.mean, one.n) == (0.3, 1)
     assert all(math.isnan(value) for value in (one.std, one.lower, one.upper))
 
@@ -109,11 +109,11 @@ def test_too_few_values_have_no_interval():
         ("Recourse_Time", 0.0058, 0.005, DIFFERS),
     ],
 )
-def test_tags_follow_the_printed_digits_and_the_good_direction(metric, ours, paper, expected):
+def test_tags_respect_printed_digits_and_direction(metric, ours, paper, expected):
     assert tag(ours, PaperValue(paper, None), TABLE_METRICS[metric]) == expected
 
 
-def test_the_best_are_equal_in_the_printed_digits():
+def test_best_methods_are_equal_in_printed_digits():
     means = {"a": 0.104, "b": 0.0951, "c": 0.2, "d": np.nan}
     assert best_methods(means, TABLE_METRICS["Acc_AIR"]) == {"a", "b"}
     assert best_methods(means, TABLE_METRICS["Log_Density"]) == {"c"}
@@ -121,8 +121,8 @@ def test_the_best_are_equal_in_the_printed_digits():
     assert best_methods({"a": np.nan}, TABLE_METRICS["Acc_AIR"]) == best_methods({}, TABLE_METRICS["Acc_AIR"]) == set()
 
 
-def test_t_tests_are_scipys():
-    frame = made_up(np.random.default_rng(0), ("german", "compas"), seeds=(0, 1), missing=0.4)
+def test_t_tests_match_scipy():
+    frame = random_results(np.random.default_rng(0), ("german", "compas"), seeds=(0, 1), missing=0.4)
     found = t_tests(frame)
     assert set(found["Dataset"]) == {"german", "compas"}
     assert set(found["Metric"]) == set(TESTED)
@@ -142,8 +142,8 @@ def test_t_tests_are_scipys():
         assert row["Better"] == (gap > 0 if row["Metric"] == "Log_Density" else gap < 0)
 
 
-def test_t_tests_are_against_croco_and_the_best_baseline():
-    frame = made_up(np.random.default_rng(1), missing=0)
+def test_t_tests_compare_with_croco_and_best_baseline():
+    frame = random_results(np.random.default_rng(1), missing=0)
     found = t_tests(frame)
     for metric in TESTED:
         means = {name: frame.loc[frame["Method"] == name, metric].mean() for name in METHODS[:4]}
@@ -155,8 +155,8 @@ def test_t_tests_are_against_croco_and_the_best_baseline():
     assert len(set(found["As"])) == 3
 
 
-def test_methods_that_never_differ_are_no_evidence_and_those_that_always_do_are():
-    frame = made_up(np.random.default_rng(2), methods=("CROCO", "ROSE-one"), missing=0)
+def test_t_tests_of_constant_differences():
+    frame = random_results(np.random.default_rng(2), methods=("CROCO", "ROSE-one"), missing=0)
     frame.loc[frame["Method"] == "ROSE-one", list(TESTED)] = frame.loc[
         frame["Method"] == "CROCO", list(TESTED)
     ].to_numpy()
@@ -169,7 +169,7 @@ def test_methods_that_never_differ_are_no_evidence_and_those_that_always_do_are(
 
 
 def dominating_by_hand(frame, ours, others, metric):
-    """Who has both lower, by loops over people."""
+    """Find methods with both values lower, by loops over people."""
     point = {}
     for row in frame.to_dict("records"):
         values = row[metric], row["Proximity"]
@@ -185,10 +185,10 @@ def dominating_by_hand(frame, ours, others, metric):
     return found
 
 
-def test_claims_against_loops_over_people():
+def test_claims_match_loops_over_people():
     kinds = set()
     for seed in range(4):
-        frame = made_up(
+        frame = random_results(
             np.random.default_rng(seed), ("german", "adult"), conditions=("", "k=1"), seeds=(0, 1), n=5, missing=0.3
         )
         baseline = ~frame["Method"].isin(["ROSE-one", "ROSE-mul"])
@@ -208,14 +208,14 @@ def test_claims_against_loops_over_people():
                 assert gaps == pytest.approx(expected[row["Method"], row["Condition"]])
             words = {other: " ".join(other).strip() for other in expected}
             sure = ", ".join(words[other] for other, each in expected.items() if each[3])
-            told = verdict["Metric"], verdict["Held"], verdict["Safer and shorter"], verdict["Beyond chance"]
-            assert told == (metric, not expected, ", ".join(words.values()), sure)
+            found = verdict["Metric"], verdict["Held"], verdict["Safer and shorter"], verdict["Beyond chance"]
+            assert found == (metric, not expected, ", ".join(words.values()), sure)
             kinds.add("held" if not expected else "sure" if sure else "by chance")
     assert kinds == {"held", "sure", "by chance"}
 
 
 def finished_cells():
-    """A point with everything, one whose judgement failed, one whose recourse failed; and what the runner has."""
+    """Return a complete experiment, one with a failed judgement, one with failed recourse, and the finished cells."""
     setting, noise = Setting("german", "linear", seed=3), NoiseSettings.from_mapping({"action_unit": 0.05})
     cells = [Recourse(setting, name) for name in ("GrSp", "PROBE", "CROCO")]
     points = [
@@ -236,7 +236,7 @@ def finished_cells():
     return points, Finished(results, failed, 0, 9)
 
 
-def test_the_table_of_people_is_what_the_cells_hold():
+def test_results_frame_collects_cell_results():
     points, finished = finished_cells()
     expected = pd.DataFrame(
         {
@@ -254,8 +254,8 @@ def test_the_table_of_people_is_what_the_cells_hold():
     assert "8,0.5" in to_csv(expected[["Person", "Proximity"]])
 
 
-def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
-    frame = made_up(np.random.default_rng(3), methods=("GrSp", "PROBE"), missing=0)
+def test_failed_cells_and_incomparable_times_are_marked():
+    frame = random_results(np.random.default_rng(3), methods=("GrSp", "PROBE"), missing=0)
     frame["Alone"] = frame["Method"] != "PROBE"
     frame.loc[frame["Method"] == "PROBE", "Acc_AIR"] = np.nan
     columns = tuple(map(Column, ("Proximity", "Recourse_Time", "Training_Time", "Acc_AIR")))
@@ -275,8 +275,8 @@ def test_failed_cells_and_times_that_cannot_be_compared_are_marked_as_such():
     assert not grsp[3].best_robust
 
 
-def test_a_mean_over_fewer_seeds_than_the_others_says_so():
-    frame = made_up(np.random.default_rng(5), methods=("GrSp", "PROBE"), seeds=(0, 1))
+def test_mean_over_fewer_seeds_is_annotated():
+    frame = random_results(np.random.default_rng(5), methods=("GrSp", "PROBE"), seeds=(0, 1))
     frame = frame[(frame["Method"] == "GrSp") | (frame["Seed"] == 0)]
     table = build_table(
         Layout("table1", "", (Column("Acc_AIR"),), (("GrSp", ""), ("PROBE", ""))), frame, ["german"], {}
@@ -291,18 +291,18 @@ def test_a_mean_over_fewer_seeds_than_the_others_says_so():
     [({}, 1.37), ({"classifier": "linear"}, 1.14), ({"actionable": True}, None)],
     ids=["as in the paper", "logistic regression", "immutable features kept"],
 )
-def test_values_are_compared_with_the_papers_table_of_the_same_protocol(options, expected):
+def test_values_are_compared_with_paper_table_of_same_protocol(options, expected):
     plan = layouts.table_1(Scope(("german",), **options), ("CROCO",))
-    table = build_table(plan.layout, made_up(np.random.default_rng(6), methods=("CROCO",)), ["german"], {})
+    table = build_table(plan.layout, random_results(np.random.default_rng(6), methods=("CROCO",)), ["german"], {})
     value = dict(zip((column.metric for column in table.columns), table.rows[0].values, strict=True))["Proximity"]
     assert (value.printed and value.printed.mean) == expected
     assert bool(value.tag) == (expected is not None)
     assert ("Immutable features are kept" in table.note) == (expected is None)
 
 
-def test_every_place_of_a_table_against_a_loop():
+def test_every_value_of_a_table_matches_a_loop():
     rng = np.random.default_rng(4)
-    frame = made_up(rng, ("german", "compas"), conditions=("variance=0.005", "variance=0.01"), missing=0.3)
+    frame = random_results(rng, ("german", "compas"), conditions=("variance=0.005", "variance=0.01"), missing=0.3)
     frame["Plausible_AIR"] *= 0.5
     columns = tuple(Column("Plausible_AIR", condition) for condition in ("variance=0.005", "variance=0.01"))
     rows = build_table(

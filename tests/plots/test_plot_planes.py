@@ -1,4 +1,4 @@
-"""Pictures of noise in a plane: contours, paths and rates against closed forms, loops and another density estimate."""
+"""Figures of noise in a plane: contours, paths and rates against closed forms, loops and scipy's density."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def drawn(name):
 
 
 def contours(ax, n_levels):
-    """Contours of an axes that have so many levels, in the order in which they were drawn."""
+    """Return the contours with ``n_levels`` levels, in drawing order."""
     return [each for each in ax.collections if isinstance(each, ContourSet) and len(each.levels) == n_levels]
 
 
 def arrows(ax, colour):
-    """(n, 2, 2) start and end of each arrow of a colour, in the order in which they were drawn."""
+    """Return start and end of each arrow of a colour (n, 2, 2), in drawing order."""
     found = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
     return np.array([[text.xyann, text.xy] for text in found if same_color(text.arrow_patch.get_edgecolor(), colour)])
 
 
 def dots(ax, colour, marker="."):
-    """Coordinates of each group of dots of a colour."""
+    """Return the coordinates of each group of dots of a colour."""
     lines = [line for line in ax.get_lines() if line.get_marker() == marker and same_color(line.get_color(), colour)]
     return [np.array(line.get_xydata(), dtype=float) for line in lines]
 
@@ -48,12 +48,12 @@ def rates(ax):
 
 
 def missed(states):
-    """Share outside the desirable patch, written down once more."""
+    """Return the share of states outside the desirable region of ``patches``."""
     return 1 - np.mean([x < 0.48 and y > 0.58 for x, y in states])
 
 
 def weighed(plane, centre, variance, n=20_000, seed=5):
-    """States around ``centre``, and how much of the plausible noise each stands for, by scipy's density."""
+    """Sample states around ``centre``, with their weights under plausible noise by scipy's density."""
     states = np.random.default_rng(seed).normal(centre, np.sqrt(variance), (n, 2))
     weights = gaussian_kde(plane.density.points_.T)(states.T)
     return states, weights / weights.sum()
@@ -63,7 +63,7 @@ def shares(contour, states, weights):
     return [float(weights[path.contains_points(states)].sum()) for path in contour.get_paths()]
 
 
-def test_contours_enclose_half_and_nine_tenths_of_the_noise():
+def test_contours_enclose_50_and_90_percent_of_noise():
     point = np.array([0.62, 0.62])
     gaussian, plausible = drawn("noise").axes
     states, weights = weighed(SAVINGS, point, 0.01)
@@ -78,7 +78,7 @@ def test_contours_enclose_half_and_nine_tenths_of_the_noise():
 
 @pytest.mark.parametrize("variance", [0.002, 0.02])
 @pytest.mark.parametrize("state", [(0.5, 0.5), (0.6, 0.45)])
-def test_contours_enclose_the_noise_of_other_places_and_variances(state, variance):
+def test_contours_of_other_states_and_variances(state, variance):
     _, axes = style.new_axes(2, 2, 1, 2)
     states, weights = weighed(PATCHES, state, variance)
     alike = np.full(len(states), 1 / len(states))
@@ -87,7 +87,7 @@ def test_contours_enclose_the_noise_of_other_places_and_variances(state, varianc
         assert shares(contours(ax, 2)[0], states, share) == pytest.approx([0.9, 0.5], abs=0.03)
 
 
-def test_dots_are_samples_of_the_noise_whose_contours_are_drawn():
+def test_dots_are_samples_of_noise():
     for ax in drawn("noise").axes:
         (samples,) = dots(ax, style.ORANGE)
         assert len(samples) == 300
@@ -96,7 +96,7 @@ def test_dots_are_samples_of_the_noise_whose_contours_are_drawn():
         np.testing.assert_array_equal(dots(ax, style.RED, "x")[0], [[0.62, 0.62]])
 
 
-def test_the_border_of_the_desirable_region_is_where_the_outcome_turns():
+def test_border_of_desirable_region_is_decision_boundary():
     _, axes = style.new_axes(2, 2, 1, 2)
     for ax, plane in zip(axes[0], (SAVINGS, PATCHES), strict=True):
         draw_plane(ax, plane)
@@ -117,7 +117,7 @@ def test_the_border_of_the_desirable_region_is_where_the_outcome_turns():
     assert y.min() > 0.58 - cell
 
 
-def test_contours_of_the_data_are_those_of_another_density_estimate():
+def test_contours_of_data_match_scipy_density():
     _, axes = style.new_axes(2, 2)
     draw_plane(axes[0, 0], PATCHES, points=50)
     (contour,) = contours(axes[0, 0], 5)
@@ -131,14 +131,14 @@ def test_contours_of_the_data_are_those_of_another_density_estimate():
 STARTS, ENDS = np.array([[0.2, 0.46], [0.92, 0.14]]), np.array([[0.22, 0.74], [0.34, 0.8]])
 
 
-def test_rates_under_gaussian_noise_are_the_closed_form():
+def test_rates_under_gaussian_noise_match_closed_form():
     ax = drawn("lengths").axes[0]
     np.testing.assert_allclose(arrows(ax, style.BLUE), np.stack([STARTS, ENDS], axis=1))
     for rate, (x, y) in zip(rates(ax), ENDS, strict=True):
         assert rate == pytest.approx(1 - norm.cdf((0.48 - x) / 0.1) * norm.cdf((y - 0.58) / 0.1), abs=0.01)
 
 
-def test_rates_under_plausible_noise_are_those_of_a_loop_over_units():
+def test_rates_under_plausible_noise_match_loop_over_units():
     ax = drawn("lengths").axes[1]
     rng = np.random.default_rng(77)
     for rate, start, end in zip(rates(ax), STARTS, ENDS, strict=True):
@@ -154,7 +154,7 @@ def test_rates_under_plausible_noise_are_those_of_a_loop_over_units():
     assert short < long
 
 
-def test_the_dots_of_short_and_long_recourse_are_tries_behind_their_rates():
+def test_dots_of_lengths_match_their_rates():
     for ax in drawn("lengths").axes:
         for colour, rate in zip((style.ORANGE, style.PURPLE), rates(ax), strict=True):
             (tries,) = dots(ax, colour)
@@ -163,7 +163,7 @@ def test_the_dots_of_short_and_long_recourse_are_tries_behind_their_rates():
 
 
 @pytest.mark.parametrize("name", ["orders", "steps"])
-def test_paths_are_as_intended_and_as_the_dots_around_each_action(name):
+def test_paths_join_intended_states_and_means_of_noise(name):
     starts = [[0.75, 0.25]] * 3 if name == "orders" else [[0.57, 0.5], [0.77, 0.3]]
     changes = {
         "orders": [
@@ -232,7 +232,7 @@ def test_four_perturbations_surround_the_same_recourse():
         assert shares(contour, states, weights) == pytest.approx([0.9, 0.5], abs=0.03)
 
 
-def test_noise_adds_up_on_the_right_and_not_on_the_left():
+def test_accumulation_carries_noise_along_on_the_right_only():
     unaware, aware = drawn("accumulation").axes
     start, actions = np.array([0.8, 0.2]), np.array([[-0.1, 0.4], [-0.35, 0.1]])
     intended = [start, start + actions[0], start + actions[0] + actions[1]]
@@ -250,7 +250,7 @@ def test_noise_adds_up_on_the_right_and_not_on_the_left():
     assert np.abs(misses[:, 1] - misses[:, 0]).max() > 0.02
 
 
-def test_noise_of_one_seed_is_always_the_same_and_of_another_is_not():
+def test_noisy_paths_depend_on_seed_only():
     plans = {"a": (np.array([0.8, 0.2]), np.array([[-0.4, 0.5]]))}
     clouds = [
         dots(plots.noisy_paths(PATCHES, plans, 1e-3, 0.05, 5, seed).axes[0], style.ORANGE)[0] for seed in (1, 1, 2)
@@ -259,7 +259,7 @@ def test_noise_of_one_seed_is_always_the_same_and_of_another_is_not():
     assert not np.isclose(clouds[0], clouds[2]).any()
 
 
-def test_planes_of_other_corners_and_names_are_drawn_there():
+def test_plane_with_other_corners_and_names():
     plane = plots.Plane(PATCHES.density, PATCHES.favourable, ("a", "b"), (-1.0, 0.5), (2.0, 1.5))
     ax = plots.noise_around(plane, np.array([0.3, 0.8])).axes[0]
     assert (ax.get_xlim(), ax.get_ylim()) == ((-1, 2), (0.5, 1.5))

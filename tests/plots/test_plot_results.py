@@ -1,4 +1,4 @@
-"""Figures of results: what is drawn is what a plain loop over people finds."""
+"""Figures of results against plain loops over people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from rose_carla import bench, plots
 from matplotlib import cbook
-from plot_examples import drawn_texts, log, made_up_people, plan
+from plot_examples import drawn_texts, log, plan, random_results
 from rose_carla.bench import Finished, Scope, layouts, results_frame
 from rose_carla.bench.figure_recipes import RECIPES
 from rose_carla.bench.table import DATASET_TITLES
@@ -26,11 +26,11 @@ NEMENYI = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
 
 
 def people_of(name, scope=SCOPE, **options):
-    return made_up_people(RECIPES[name].experiments(scope), **options)
+    return random_results(RECIPES[name].experiments(scope), **options)
 
 
 def mean_of(rows, column, needed=(), **chosen):
-    """Of those of some group who have all ``needed`` values, by a loop over ``frame.to_dict("records")``."""
+    """Return the mean of a group over people with all ``needed`` values, by a loop over records."""
     values = [
         row[column]
         for row in rows
@@ -48,7 +48,7 @@ def legend_of(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_thresholds_are_means_over_the_people_who_have_recourse():
+def test_thresholds_are_means_over_people_with_recourse():
     frame = people_of("thresholds")
     assert frame["Proximity"].isna().any()
     frame.loc[frame["Proximity"].idxmax(), "Plausible_AIR"] = np.nan  # judged in one way only: in neither mean
@@ -69,7 +69,7 @@ def test_thresholds_are_means_over_the_people_who_have_recourse():
 
 
 @pytest.mark.parametrize("wrong", ["", "tau=0.8", "tau=0.8, unit_variance=0.01", "variance=0.01"])
-def test_thresholds_refuse_conditions_that_do_not_say_both(wrong):
+def test_thresholds_reject_incomplete_conditions(wrong):
     frame = people_of("thresholds")
     frame.loc[5, "Condition"] = wrong
     with pytest.raises(ExperimentError, match=f"condition '{wrong}' has no value of (tau|variance)"):
@@ -130,7 +130,7 @@ def test_distances_are_shares_of_the_largest():
     assert set(line.get_ydata()) == {1}
 
 
-def test_a_method_that_failed_on_the_first_data_set_is_in_the_legend():
+def test_method_that_failed_on_first_dataset_is_in_legend():
     frame = people_of("distances")
     frame.loc[(frame["Dataset"] == "german") & (frame["Method"] == "ARAR"), "Proximity"] = np.nan
     frame = frame[~((frame["Dataset"] == "german") & (frame["Method"] == "ROSE-mul"))]
@@ -142,7 +142,7 @@ def test_a_method_that_failed_on_the_first_data_set_is_in_the_legend():
 
 
 @pytest.mark.parametrize("metric", plots.RATES)
-def test_the_frontier_leaves_out_people_without_recourse(metric):
+def test_frontier_excludes_people_without_recourse(metric):
     frame = people_of("frontier-acc-air")
     frame.loc[frame["Method"] == "Wachter", metric] = np.nan
     figure, rows = plots.frontier(frame, metric), frame.to_dict("records")
@@ -172,13 +172,13 @@ def test_the_frontier_leaves_out_people_without_recourse(metric):
         lambda frame: plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR"),
     ],
 )
-def test_a_table_in_which_everything_failed_is_refused(draw):
+def test_results_without_columns_are_rejected(draw):
     with pytest.raises(ExperimentError, match="results have no column"):
         draw(results_frame((), Finished({}, {}, 0, 0)))
 
 
 def brute_force_ranks(frame, metric, sign=1):
-    """How many are better, and half of those who are as good; whoever has nothing is worse than everybody."""
+    """Count the better methods plus half of the ties; missing recourse is worst."""
     found = {}
     for key, group in frame.groupby(["Dataset", "Seed", "Person"], sort=False):
         values = {row["Method"]: sign * row[metric] for _, row in group.iterrows()}
@@ -191,11 +191,11 @@ def brute_force_ranks(frame, metric, sign=1):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_ranks_are_those_of_a_loop_with_ties_and_people_without_recourse(lower):
-    frame = made_up_people(layouts.table_1(Scope(("german", "compas"), seeds=(0, 1))).experiments, missing=0.3)
+def test_ranks_match_loop_with_ties_and_missing_recourse(lower):
+    frame = random_results(layouts.table_1(Scope(("german", "compas"), seeds=(0, 1))).experiments, missing=0.3)
     frame["Acc_AIR"] = frame["Acc_AIR"].round(1)
     frame = frame.sample(frac=1, random_state=0)
-    frame = frame[(frame["Method"] != "GrSp") | (frame["Person"] != "3")]  # nobody asked it for that person
+    frame = frame[(frame["Method"] != "GrSp") | (frame["Person"] != "3")]  # not evaluated for that person
     ranks = plots.mean_ranks(frame, "Acc_AIR", lower)
     for key, expected in brute_force_ranks(frame, "Acc_AIR", 1 if lower else -1).items():
         if key[2] != "3":
@@ -208,7 +208,7 @@ def test_ranks_are_those_of_a_loop_with_ties_and_people_without_recourse(lower):
 
 
 @pytest.mark.parametrize(("k", "q"), enumerate(NEMENYI, start=2))
-def test_critical_differences_are_the_published_ones(k, q):
+def test_critical_differences_match_published_values(k, q):
     for n in (10, 153):
         ours = plots.critical_difference(k, n)
         assert ours / math.sqrt(k * (k + 1) / (6 * n)) == pytest.approx(q, abs=0.0011)
@@ -216,10 +216,10 @@ def test_critical_differences_are_the_published_ones(k, q):
 
 
 def table_1(missing=0.1, **options):
-    return made_up_people(layouts.table_1(SCOPE).experiments, missing=missing, **options)
+    return random_results(layouts.table_1(SCOPE).experiments, missing=missing, **options)
 
 
-def test_the_diagram_shows_means_differences_and_friedmans_test():
+def test_diagram_shows_means_differences_and_friedman_test():
     frame = table_1()
     frame.loc[frame["Method"] == "ROSE-mul", "Acc_AIR"] *= 0.6
     ax = plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR", titles=DATASET_TITLES)
@@ -252,7 +252,7 @@ def test_the_diagram_shows_means_differences_and_friedmans_test():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_legend_hides_no_mark_of_a_data_set(seed):
+def test_legend_does_not_cover_markers(seed):
     """The best method overall may be the worst on one data set."""
     ax = plots.critical_difference_diagram(table_1(n=3, seed=seed), "Acc_AIR", "Acc AIR", titles=DATASET_TITLES)
     drawn_texts(ax.figure)
@@ -262,7 +262,7 @@ def test_the_legend_hides_no_mark_of_a_data_set(seed):
             assert not (hidden.x0 < x < hidden.x1 and hidden.y0 < y < hidden.y1)
 
 
-def test_friedmans_test_is_told_in_words_where_it_is_clear_or_says_nothing():
+def test_friedman_p_value_of_clear_and_tied_ranks():
     frame = table_1(missing=0)
     place = frame["Method"].map(list(frame["Method"].unique()).index)
     clear = plots.critical_difference_diagram(frame.assign(Acc_AIR=place), "Acc_AIR", "Acc AIR")
@@ -271,7 +271,7 @@ def test_friedmans_test_is_told_in_words_where_it_is_clear_or_says_nothing():
     assert "Friedman test p = 1.000" in same.get_xlabel()
 
 
-def test_ranks_refuse_what_cannot_be_compared():
+def test_ranks_reject_invalid_results():
     frame = table_1()
     with pytest.raises(ExperimentError, match="no column 'Acc_IAR'"):
         plots.mean_ranks(frame, "Acc_IAR")
@@ -285,7 +285,7 @@ def test_ranks_refuse_what_cannot_be_compared():
         plots.mean_ranks(people_of("frontier-acc-air"), "Acc_AIR")
 
 
-def test_a_plan_is_drawn_step_by_step_with_its_chances():
+def test_plan_chart_shows_steps_and_chances():
     shown = plan([0.25, 0.5, 0.88], "savings", (100, 2500.5))
     ax = plots.plan_chart(shown, tau=0.85)
     labels = [re.sub(r"\s+", " ", text.get_text()) for text in ax.get_yticklabels()]
@@ -310,10 +310,10 @@ def test_a_plan_is_drawn_step_by_step_with_its_chances():
 
 
 @pytest.mark.parametrize("name", [r"$\frac{", "$a$ and $b$", "--><script>alert(1)</script>", "a\0b\x1b[2J", "a$"])
-def test_names_from_data_are_drawn_as_they_are(name):
+def test_names_from_data_are_drawn_literally(name):
     drawn = plots.plan_chart(plan([0.25], name, (name, "x"), label=name))
     picture = plots.image(drawn, "svg").decode()
-    root = ElementTree.fromstring(picture)  # or it is no XML
+    root = ElementTree.fromstring(picture)  # fails if it is not valid XML
     assert not [tag for tag in root.iter() if tag.tag.endswith("script")]
     assert escape_math(name) in drawn.get_title("left")
     assert not cbook.is_math_text(escape_math(name))
@@ -324,7 +324,7 @@ def test_names_from_data_are_drawn_as_they_are(name):
 
 
 def _figures_of(name):
-    """Figures of methods and data sets of that name."""
+    """Yield figures with a method and a data set of that name."""
     for recipe, draw in (
         ("thresholds", plots.thresholds),
         ("action-units", plots.action_units),
@@ -337,13 +337,13 @@ def _figures_of(name):
         yield draw(frame.replace(renamed))
 
 
-def test_a_plan_without_steps_is_refused_with_its_reason():
+def test_plan_without_steps_is_rejected_with_reason():
     with pytest.raises(PlanError, match=r"plan for person 7 has no steps to draw: every feature is immutable\."):
         plots.plan_chart(plan([], reason="every feature is immutable"))
 
 
 @pytest.mark.parametrize("every", [1, 4])
-def test_updates_without_evaluation_do_not_break_the_line(every):
+def test_line_joins_evaluated_updates_only(every):
     updates = log(30, evaluate_every=every)
     ax = plots.learning_curve(updates)
     costs = next(other for other in ax.figure.axes if other is not ax)
@@ -361,7 +361,7 @@ def test_updates_without_evaluation_do_not_break_the_line(every):
         np.testing.assert_allclose(dots.get_xydata(), expected)
 
 
-def test_learning_curves_have_a_panel_for_each_method_and_no_empty_one():
+def test_learning_curves_have_one_panel_per_method():
     logs = {name: log(seed=seed) for seed, name in enumerate(("one", "two", "three"))}
     figure = plots.learning_curves(logs)
     panels = [ax for ax in figure.axes if ax.get_ylabel() == "validity"]

@@ -1,4 +1,4 @@
-"""How every figure looks: sizes, text that can be read, colours that can be told apart, and the files."""
+"""The style of all figures: sizes, legible text, distinguishable colours, and files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rose_carla import bench, plots
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
-from plot_examples import SENTENCE, assert_legible, drawn_texts, log, made_up_people, plan
+from plot_examples import SENTENCE, assert_legible, drawn_texts, log, plan, random_results
 from rose_carla._lib.files import FileWriteError
 from rose_carla.bench import Scope, layouts
 from rose_carla.bench import figure_recipes as recipes
@@ -41,16 +41,16 @@ COLOUR_BLIND = {
 
 
 def of_recipe(name, scope, seed=0):
-    """A recipe's figure with people, plans and logs that nobody computed."""
+    """Draw the figure of a recipe from synthetic results, plans and logs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes, "loan_plan", lambda seed: plan([0.2, 0.55, 0.9]))
         patch.setattr(bench, "entry", lambda name: SimpleNamespace(build=lambda *_: SimpleNamespace(log_=log())))
         patch.setattr(bench.Setting, "model", lambda self: None)
-        return RECIPES[name].draw(scope, made_up_people(RECIPES[name].experiments(scope), seed=seed))
+        return RECIPES[name].draw(scope, random_results(RECIPES[name].experiments(scope), seed=seed))
 
 
 def ranked(scope=THREE, seed=3):
-    return made_up_people(layouts.table_1(scope, tuple(bench.METHODS)).experiments, seed=seed)
+    return random_results(layouts.table_1(scope, tuple(bench.METHODS)).experiments, seed=seed)
 
 
 FIGURES = {
@@ -73,14 +73,14 @@ FIGURES = {
 
 @functools.cache
 def drawn(name):
-    """A figure, and whether drawing it changed anything else."""
+    """Return a figure, and whether drawing it had no side effects."""
     before = dict(matplotlib.rcParams)
     figure = FIGURES[name]()
     return figure, dict(matplotlib.rcParams) == before and plt.get_fignums() == []
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_can_be_read_in_print_and_changes_nothing_else(name):
+def test_figures_are_legible_and_without_side_effects(name):
     figure, harmless = drawn(name)
     assert isinstance(figure, Figure)
     assert harmless
@@ -90,7 +90,7 @@ def test_every_figure_can_be_read_in_print_and_changes_nothing_else(name):
     assert_legible(figure)
 
 
-def test_text_that_is_small_cut_off_or_covered_is_noticed():
+def test_assert_legible_detects_illegible_text():
     def illegible(what):
         figure, axes = style.new_axes(2.0, 2.0, 1, 2)
         what(axes[0])
@@ -106,7 +106,7 @@ def test_text_that_is_small_cut_off_or_covered_is_noticed():
     assert_legible(figure)
 
 
-def test_ticks_beyond_an_axis_are_not_taken_for_text_that_is_drawn():
+def test_drawn_texts_exclude_ticks_outside_the_axis():
     figure, axes = style.new_axes(2.0, 2.0)
     axes[0, 0].set_xticks([0, 0.5, 7])
     axes[0, 0].set_xlim(0, 1)
@@ -123,13 +123,13 @@ steps = st.tuples(chances, st.sampled_from(["age", "credit-amount", SENTENCE, LO
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.lists(steps, min_size=1, max_size=8), chances | st.none())
 @example([(0.5, LONG), (0.6, LONG), *[(0.9, "age")] * 6], 1.0)
-def test_plans_of_long_and_short_steps_can_be_read(given_steps, tau):
+def test_plans_of_long_and_short_steps_are_legible(given_steps, tau):
     parts = [plan([chance], feature).steps[0] for chance, feature in given_steps]
-    whole = dataclasses.replace(plan([0.5], label="somebody with a long name"), steps=tuple(parts))
+    whole = dataclasses.replace(plan([0.5], label="a person with a long name"), steps=tuple(parts))
     assert_legible(plots.plan_chart(whole, tau).figure)
 
 
-def test_settings_of_the_user_do_not_shape_figures():
+def test_user_settings_do_not_affect_figures():
     usual = digest(plots.plan_chart(plan([0.4])).figure, "png")
     with matplotlib.rc_context({"font.size": 20, "axes.titlesize": 30, "axes.spines.top": True, "axes.linewidth": 3}):
         assert digest(plots.plan_chart(plan([0.4])).figure, "png") == usual
@@ -144,7 +144,7 @@ def test_settings_of_the_user_do_not_shape_figures():
         lambda ax: plots.critical_difference_diagram(ranked(ONE), "Acc_AIR", "Acc AIR", ax=ax),
     ],
 )
-def test_axes_of_ones_own_are_used_and_returned(draw):
+def test_given_axes_are_used_and_returned(draw):
     figure = Figure(figsize=(4, 3))
     ax = figure.subplots()
     assert draw(ax) is ax
@@ -153,23 +153,23 @@ def test_axes_of_ones_own_are_used_and_returned(draw):
     assert tuple(figure.get_size_inches()) == (4, 3)
 
 
-def test_two_methods_share_one_of_colour_and_marker_at_most():
+def test_styles_of_methods_and_datasets_are_unique():
     assert style.METHOD_STYLES.keys() == bench.METHODS.keys()
     for one, other in itertools.combinations(style.METHOD_STYLES.values(), 2):
         assert one != other
-    assert style.method_style("of somebody else") not in style.METHOD_STYLES.values()
+    assert style.method_style("another method") not in style.METHOD_STYLES.values()
     for one, other in itertools.combinations(style.DATASET_STYLES.values(), 2):
         assert one[0] != other[0]
         assert one[1] != other[1]
 
 
 def digest(figure, kind):
-    """Of the file: two of them differ in one line, which takes pytest minutes for the files themselves."""
+    """Return the hash of the file: pytest takes minutes to compare the files themselves."""
     return hashlib.sha256(plots.image(figure, kind)).hexdigest()
 
 
 def cielab(colour, seen=((1, 0, 0), (0, 1, 0), (0, 0, 1))):
-    """Of a colour as people see it whose cones make ``seen`` of linear RGB."""
+    """Convert a colour to CIELAB, after the transformation ``seen`` of linear RGB."""
     values = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
@@ -178,15 +178,15 @@ def cielab(colour, seen=((1, 0, 0), (0, 1, 0), (0, 0, 1))):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def test_distances_of_colours_are_those_of_the_literature():
+def test_cielab_matches_published_values():
     np.testing.assert_allclose(cielab("#FFFFFF"), [100, 0, 0], atol=0.01)
     np.testing.assert_allclose(cielab("#FF0000"), [53.24, 80.09, 67.20], atol=0.05)
-    for matrix in COLOUR_BLIND.values():  # greys look the same to everybody
+    for matrix in COLOUR_BLIND.values():  # greys are not changed
         np.testing.assert_allclose(np.sum(matrix, axis=1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", COLOUR_BLIND)
-def test_people_who_are_colour_blind_tell_methods_and_data_sets_apart(kind):
+def test_colours_are_distinguishable_with_colour_blindness(kind):
     seen = np.array(COLOUR_BLIND[kind])
 
     def apart(one, other):
@@ -207,7 +207,7 @@ SAVED = ("noise, three data sets", "ranks-acc-air, three data sets", "a plan of 
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_the_same_figure_is_the_same_file(name):
+def test_files_of_figures_are_reproducible(name):
     twice = [FIGURES[name]() for _ in range(2)]
     for kind in plots.FORMATS:
         assert digest(twice[0], kind) == digest(twice[1], kind), kind
@@ -218,7 +218,7 @@ def test_the_same_figure_is_the_same_file(name):
 
 
 def words_of(pdf):
-    """What is written in a PDF, and its drawing commands."""
+    """Return the texts of a PDF and its drawing commands."""
     streams = []
     for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL):
         try:
@@ -230,7 +230,7 @@ def words_of(pdf):
     return [text.replace(b"\0", b"").decode("latin-1") for text in written], page
 
 
-def test_pdfs_are_vectors_with_text_in_embedded_truetype():
+def test_pdfs_are_vector_graphics_with_embedded_truetype():
     for name in ("ranks-acc-air, three data sets", "accumulation, three data sets", "a plan of one step"):
         figure, _ = drawn(name)
         pdf = plots.image(figure, "pdf")
@@ -245,14 +245,14 @@ def test_pdfs_are_vectors_with_text_in_embedded_truetype():
             assert text in words, words
 
 
-def test_pictures_have_the_resolution_of_print():
+def test_png_has_print_resolution():
     png = plots.image(drawn("one learning curve")[0], "png")
     width, height = (int.from_bytes(png[i : i + 4], "big") for i in (16, 20))
     assert (width, height) == (round(300 * plots.COLUMN), round(300 * 2.2))
 
 
 @pytest.mark.parametrize("kind", plots.FORMATS)
-def test_saving_tells_nothing_about_fonts(caplog, kind):
+def test_saving_does_not_log_font_warnings(caplog, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", DeprecationWarning)  # among libraries
@@ -260,7 +260,7 @@ def test_saving_tells_nothing_about_fonts(caplog, kind):
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_figures_are_saved_in_the_formats_that_are_asked_for(tmp_path):
+def test_figures_are_saved_in_requested_formats(tmp_path):
     figure, _ = drawn("a plan of one step")
     paths = plots.save(figure, tmp_path / "new" / "tau=0.9", ("svg", "pdf", "svg"))
     assert paths == [tmp_path / "new" / "tau=0.9.svg", tmp_path / "new" / "tau=0.9.pdf"]
@@ -271,7 +271,7 @@ def test_figures_are_saved_in_the_formats_that_are_asked_for(tmp_path):
     assert [path.name for path in plots.save(figure, str(tmp_path / "usual"))] == ["usual.pdf", "usual.png"]
 
 
-def test_other_formats_and_folders_that_cannot_be_written_are_refused(tmp_path):
+def test_unknown_formats_and_unwritable_folders_are_rejected(tmp_path):
     figure, _ = style.new_axes(1, 1)
     with pytest.raises(ExperimentError, match="Unknown format of figures 'PGN': did you mean 'png'"):
         plots.image(figure, "PGN")
@@ -283,7 +283,7 @@ def test_other_formats_and_folders_that_cannot_be_written_are_refused(tmp_path):
         plots.save(figure, tmp_path / "file" / "figure")
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_invalid_input_is_rejected():
     with pytest.raises(NoiseError, match="densities of two features can be drawn, this one has 3"):
         plots.Plane(Density().fit(np.random.default_rng(0).random((20, 3))), lambda states: states[:, 0])
     with pytest.raises(PlanError, match="empty"):
