@@ -49,6 +49,14 @@ class DiesOnce(Liked):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Waits(Liked):
+    """Waits, so that a test can kill its process."""
+
+    def prepare(self, folder):
+        super().prepare(folder)
+        time.sleep(600)
+
+
 class WaitsOnce(Liked):
     """Waits the first time, so that a test can kill its process."""
 

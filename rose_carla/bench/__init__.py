@@ -1,14 +1,13 @@
 """The benchmark: cells that are computed once and stored, and the paper's tables and figures made from them."""
 
-from rose_carla.bench.backends import Backend, Dask, Local
-from rose_carla.bench.cells import METRICS, Cell, Judgement, Recourse, Result
+from rose_carla.bench.cells import CLASSIFIERS, METRICS, Cell, Judgement, Recourse, Result, Setting
 from rose_carla.bench.comparison import claims, dominating, t_tests, tag
+from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.layouts import Scope, TableSpec
 from rose_carla.bench.methods import METHODS, OURS, TABLE_1, Entry, entry
 from rose_carla.bench.paper import PaperValue, paper_value
 from rose_carla.bench.results import Experiment, results_frame
 from rose_carla.bench.runner import Finished, run
-from rose_carla.bench.setting import CLASSIFIERS, Setting
 from rose_carla.bench.store import Store
 from rose_carla.bench.table import TABLE_METRICS, Column, Estimate, Layout, Table, build_table, estimate
 
@@ -19,10 +18,10 @@ __all__ = [
     "OURS",
     "TABLE_1",
     "TABLE_METRICS",
-    "Backend",
     "Cell",
     "Column",
     "Dask",
+    "Engine",
     "Entry",
     "Estimate",
     "Experiment",

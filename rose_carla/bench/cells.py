@@ -1,7 +1,7 @@
 """Cells of a table: recourse is generated in one kind of cell and judged in another, so sweeps generate nothing twice.
 
-A cell is a value: what is to be computed, and nothing of where or when. It can be sent to another process or machine.
-Its key is a hash of all that shapes its result; see :mod:`.store`.
+A cell is a value that describes a computation and can be sent to another process or machine. Its key is a hash of all
+that shapes its result; see :mod:`.store`.
 """
 
 from __future__ import annotations
@@ -17,42 +17,82 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rose_carla import datasets, models
+from carla.models.api import MLModel
 from rose_carla._lib.files import key_of
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench import sources
 from rose_carla.bench.methods import entry
-from rose_carla.bench.setting import Setting
 from rose_carla.errors import ExperimentError, unknown_name
-from rose_carla.metrics import (
-    AccAIR,
-    Benchmark,
-    GaussianAIR,
-    LogDensity,
-    NoiseSettings,
-    PlausibleAIR,
-    Proximity,
-    Sparsity,
-    Validity,
-)
-from rose_carla.metrics.evaluations import Evaluation as Metric
+from rose_carla.metrics.evaluations import NoiseSettings, align
+from rose_carla.metrics.registry import METRICS
 
-#: Metrics by the column that holds them, and whether they look at noise.
-METRICS: Mapping[str, tuple[type[Metric], bool]] = {
-    "Validity": (Validity, False),
-    "Sparsity": (Sparsity, False),
-    "Proximity": (Proximity, False),
-    "Log_Density": (LogDensity, True),
-    "Gaussian_AIR": (GaussianAIR, True),
-    "Plausible_AIR": (PlausibleAIR, True),
-    "Acc_AIR": (AccAIR, True),
-}
-#: Seconds after which a method is given up: some of CARLA's have no end of their own.
+#: Kinds of classifier and their names in the paper.
+CLASSIFIERS = {"ann": "neural network", "linear": "logistic regression"}
+#: Seconds after which a method is stopped: some of CARLA's may run for ever.
 PATIENCE = 3600.0
+#: Modules that every cell depends on, beside those of its method or metrics.
+_MODULES = (__name__, "rose_carla.datasets", "rose_carla.models", "rose_carla.carla_compat")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One data set with its classifier and the people to find recourse for.
+
+    Parameters
+    ----------
+    dataset
+        One of :data:`rose_carla.datasets.NAMES`.
+    classifier
+        ``"ann"`` or ``"linear"``.
+    seed
+        Of the split, of the classifier and of the sample of people.
+    actionable
+        Keep immutable features as they are; the paper's tables change everything.
+    people
+        Number of people, the first of those whom the paper selects; None: all of them.
+
+    Examples
+    --------
+    >>> setting = Setting("compas", "linear", people=3)
+    >>> len(setting.factuals())
+    3
+    """
+
+    dataset: str
+    classifier: str = "ann"
+    seed: int = 0
+    actionable: bool = False
+    people: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset not in datasets.NAMES:
+            raise ExperimentError(unknown_name("data set", self.dataset, datasets.NAMES))
+        if self.classifier not in CLASSIFIERS:
+            raise ExperimentError(unknown_name("classifier", self.classifier, CLASSIFIERS))
+        if self.people is not None and self.people < 1:
+            raise ExperimentError(f"people must be at least 1, got {self.people}.")
+
+    def model(self) -> MLModel:
+        """Return the trained classifier, with its data."""
+        return _model(self.dataset, self.classifier, self.seed, self.actionable)
+
+    def factuals(self) -> pd.DataFrame:
+        """Return the people, encoded, under their row labels."""
+        frame = models.negative_instances(self.model(), seed=self.seed)
+        return frame if self.people is None else frame.head(self.people)
+
+
+@functools.lru_cache(maxsize=4)
+def _model(dataset: str, classifier: str, seed: int, actionable: bool) -> MLModel:
+    """Train a classifier; the last few and their densities are kept, as cells of one data set follow one another."""
+    data = datasets.load(dataset, all_actionable=not actionable, seed=seed)
+    return models.train(data, classifier, seed=seed)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell computed: arrays by name, and a few plain values about them."""
+    """Arrays by name, and a few JSON-able values about them."""
 
     arrays: Mapping[str, np.ndarray]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +109,7 @@ class Recourse:
     method
         A name that :func:`.methods.entry` knows.
     options
-        Hyper-parameters that differ from the table's, as sorted pairs; :meth:`with_options` makes them.
+        Hyper-parameters that differ from the table's, as sorted pairs; see :meth:`with_options`.
     """
 
     setting: Setting
@@ -81,32 +121,33 @@ class Recourse:
 
     @classmethod
     def with_options(cls, setting: Setting, method: str, **options: Any) -> Recourse:
-        """With hyper-parameters by name; those that are the table's anyway are left out, so no cell has two names."""
-        usual = {**entry(method).usual(), "seed": setting.seed}
-        return cls(setting, method, tuple(sorted(item for item in options.items() if item not in usual.items())))
+        """Create a cell with hyper-parameters by name; those that equal the table's are left out of its key."""
+        defaults = {**entry(method).defaults(), "seed": setting.seed}
+        return cls(setting, method, tuple(sorted(item for item in options.items() if item not in defaults.items())))
 
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that shapes the result."""
+        method = entry(self.method)
         return key_of(
             {
                 "cell": "recourse",
                 "setting": dataclasses.asdict(self.setting),
                 "method": self.method,
-                "options": {**entry(self.method).options, **dict(self.options)},
+                "options": {**method.options, **dict(self.options)},
                 "versions": sources.versions(),
-                "source": sources.fingerprint() + entry(self.method).source,
+                "source": sources.fingerprint(*_MODULES, *method.modules) + method.source,
             }
         )
 
     @property
     def words(self) -> str:
-        """For people, and for the names of files."""
+        """Description for people and for file names."""
         options = "".join(f" {name}={value}" for name, value in self.options)
         return f"{self.setting.dataset} {self.setting.classifier} {self.method}{options} seed {self.setting.seed}"
 
-    def fits(self, result: Result) -> bool:
-        """Whether a result can be of such a cell."""
+    def accepts(self, result: Result) -> bool:
+        """Whether a result has the arrays and values of such a cell."""
         ends, labels = result.arrays.get("counterfactuals"), result.about.get("labels")
         numbers = [result.about.get(name) for name in ("seconds", "training_seconds", "people", "found")]
         if ends is None or not isinstance(labels, list) or not all(isinstance(each, (int, float)) for each in numbers):
@@ -114,27 +155,29 @@ class Recourse:
         return ends.ndim == 2 and ends.dtype.kind == "f" and len(labels) == len(ends) == result.about["people"]
 
     def run(self) -> Result:
-        """Train, then generate; the time of each is taken apart, and neither includes the classifier's.
+        """Train the method, then generate recourse; both times are measured without that of the classifier.
 
-        One person is served before the clock starts: what is compiled or imported at its first use is no method's cost.
+        One person is served before the clock starts, so that compilation and imports do not count.
         """
         model, factuals, seed = self.setting.model(), self.setting.factuals(), self.setting.seed
-        with time_limit(PATIENCE, f"{self.method} was given up after {PATIENCE:.0f} s"):
+        with time_limit(PATIENCE, f"{self.method} was stopped after {PATIENCE:.0f} s"):
             with seeded(seed):
                 start = time.perf_counter()
                 method = entry(self.method).build(model, seed, dict(self.options))
                 training = time.perf_counter() - start
-                with contextlib.suppress(Exception):  # what is wrong with it shows again below
+                with contextlib.suppress(Exception):  # it is raised again below
                     method.get_counterfactuals(factuals.head(1))
             with seeded(seed):
-                benchmark = Benchmark(model, method, factuals)
-        seconds = float(benchmark.compute_metric("Recourse_Time").iloc[0, 0]) * len(factuals)
+                start = time.perf_counter()
+                returned = method.get_counterfactuals(factuals.copy())
+                seconds = time.perf_counter() - start
+        ends = align(factuals, returned, model.feature_input_order).to_numpy()
+        arrays = {"counterfactuals": ends}
         plans: Mapping[Any, np.ndarray] | None = getattr(method, "plans", None)
-        arrays = {"counterfactuals": benchmark.counterfactuals.to_numpy()}
         if plans is not None:
-            nothing = np.empty((0, arrays["counterfactuals"].shape[1]))
-            actions = [plans.get(label, nothing) for label in factuals.index]
-            arrays["actions"] = np.concatenate([nothing, *actions])
+            empty = np.empty((0, ends.shape[1]))
+            actions = [plans.get(label, empty) for label in factuals.index]
+            arrays["actions"] = np.concatenate([empty, *actions])
             arrays["n_actions"] = np.array([len(each) for each in actions])
         settings = getattr(method, "settings", None)
         return Result(
@@ -142,21 +185,21 @@ class Recourse:
             {
                 "training_seconds": training,
                 "seconds": seconds,
-                "found": int(np.isfinite(arrays["counterfactuals"]).all(axis=1).sum()),
+                "found": int(np.isfinite(ends).all(axis=1).sum()),
                 "people": len(factuals),
                 "labels": [str(label) for label in factuals.index],
-                "hyperparameters": _plain(settings.as_dict() if settings is not None else entry(self.method).options),
+                "hyperparams": _as_json(settings.as_dict() if settings is not None else entry(self.method).options),
             },
         )
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON has them; a method of somebody else may have any."""
+def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert settings, which may hold any objects for a user's method, to JSON-able values."""
 
-    def other(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         return value.item() if isinstance(value, np.generic) else str(value)
 
-    return dict(json.loads(json.dumps(dict(settings), default=other)))
+    return dict(json.loads(json.dumps(dict(settings), default=convert)))
 
 
 @dataclass(frozen=True)
@@ -166,11 +209,11 @@ class Judgement:
     Parameters
     ----------
     recourse
-        The cell that generated it.
+        The cell that generates it.
     metrics
-        Some of :data:`METRICS`.
+        Some of :data:`rose_carla.metrics.METRICS`.
     noise
-        How noise is applied; its seed is the setting's.
+        Options of the noise; its seed is the setting's.
     """
 
     recourse: Recourse
@@ -185,46 +228,50 @@ class Judgement:
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that shapes the result."""
+        modules = {METRICS[name].evaluation.__module__ for name in self.metrics}
         return key_of(
             {
                 "cell": "judgement",
                 "recourse": self.recourse.key,
                 "metrics": self.metrics,
                 "noise": dataclasses.asdict(self.noise),
+                "source": sources.fingerprint(*_MODULES, *modules),
             }
         )
 
     @property
     def words(self) -> str:
-        """For people, and for the names of files."""
+        """Description for people and for file names."""
         return f"{self.recourse.words} {' '.join(self.metrics)}"
 
-    def fits(self, result: Result) -> bool:
-        """Whether a result can be of such a cell."""
+    def accepts(self, result: Result) -> bool:
+        """Whether a result has the arrays of such a cell."""
         arrays = [*result.arrays.values()]
         return set(self.metrics) <= set(result.arrays) and all(
             array.ndim == 1 and array.dtype.kind == "f" and len(array) == len(arrays[0]) for array in arrays
         )
 
     def run(self, recourse: Result) -> Result:
-        """One row for each person and a column for each metric, with the bounds of its interval where it has one."""
+        """Compute a column for each metric and its bounds if it has some, with one row for each person."""
         setting = self.recourse.setting
         model, factuals = setting.model(), setting.factuals()
         ends = pd.DataFrame(recourse.arrays["counterfactuals"], index=factuals.index, columns=model.feature_input_order)
         noise = {**self.noise.as_dict(), "seed": setting.seed}
+        further = {
+            "Acc_AIR": {"plans": _plans(recourse, factuals.index)},
+            "Recourse_Time": {"seconds": recourse.about.get("seconds")},
+        }
         frames = []
         for name in self.metrics:
-            metric, noisy = METRICS[name]
-            options: dict[str, Any] = dict(noise) if noisy else {}
-            if metric is AccAIR:
-                options["plans"] = _plans(recourse, factuals.index)
-            frames.append(metric(model, options).get_evaluation(factuals, ends))
+            metric = METRICS[name]
+            options = {**(noise if metric.needs_noise else {}), **further.get(name, {})}
+            frames.append(metric.evaluation(model, options).get_evaluation(factuals, ends))
         frame = pd.concat(frames, axis=1)
         return Result({str(column): frame[column].to_numpy(dtype=float) for column in frame})
 
 
 def _plans(recourse: Result, labels: pd.Index) -> dict[Any, np.ndarray] | None:
-    """Plans by row label where the method made some; None for methods without an order of actions."""
+    """Return plans by row label, or None for methods without an order of actions."""
     if "actions" not in recourse.arrays:
         return None
     ends = recourse.arrays["n_actions"].cumsum()

@@ -12,6 +12,7 @@ from rose_carla import baselines, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
+from rose_carla.bench import sources
 from rose_carla.errors import ExperimentError, error_text, unknown_name
 
 
@@ -22,7 +23,7 @@ class Entry:
     Parameters
     ----------
     make
-        From a model and hyper-parameters to the method.
+        Class, or function of a model and hyper-parameters, that returns the method.
     options
         Hyper-parameters in the tables.
     robust
@@ -30,11 +31,11 @@ class Entry:
     knob
         The hyper-parameter that trades cost for robustness, if there is one.
     levels
-        Its values in the frontier, from the least to the most robust.
+        Values of ``knob`` in the frontier, from the least to the most robust.
     seeded
-        Whether it takes a seed of its own; CARLA's methods draw from the global generators.
+        Whether it has a seed of its own; CARLA's methods use the global generators.
     source
-        Code that shapes its results and is not this package's.
+        Source code of a user's method.
     """
 
     make: Callable[[MLModel, dict[str, Any]], RecourseMethod]
@@ -45,15 +46,23 @@ class Entry:
     seeded: bool = True
     source: str = ""
 
-    def usual(self) -> dict[str, Any]:
-        """All hyper-parameters in the tables, as far as they are known by name."""
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules of this package that the method is imported from; all of them for a user's method."""
+        package, _, _ = self.make.__module__.partition(".")
+        if package == "rose_carla":
+            return (self.make.__module__,)
+        return () if package == "carla" else sources.all_modules()
+
+    def defaults(self) -> dict[str, Any]:
+        """Return all hyper-parameters in the tables, as far as their names are known."""
         settings = getattr(self.make, "settings_class", None)
         if settings is None:
             return dict(self.options)
         return dict(settings.from_mapping(self.options, self.make.default_overrides).as_dict())  # type: ignore[attr-defined]
 
     def build(self, model: MLModel, seed: int, options: Mapping[str, Any]) -> RecourseMethod:
-        """The method, trained if it has to be."""
+        """Create the method, and train it if it learns."""
         seeds = {"seed": seed} if self.seeded else {}
         return self.make(model, {**self.options, **seeds, **options})
 
@@ -79,12 +88,12 @@ METHODS: Mapping[str, Entry] = {
 
 
 def entry(name: str) -> Entry:
-    """A method of the tables by its name, or anybody's by ``"module:Class"``.
+    """Return a method of the tables by its name, or a user's by ``"module:Class"``.
 
     Raises
     ------
     ExperimentError
-        If there is no such method.
+        If the method is unknown or cannot be imported.
 
     Examples
     --------
@@ -99,12 +108,12 @@ def entry(name: str) -> Entry:
         raise ExperimentError(f"{unknown_name('method', name, METHODS)} Your own is given as 'module:Class'.")
     try:
         make = import_object(name)
-    except Exception as error:  # a module of somebody else may raise anything
+    except Exception as error:  # the user's module may raise anything
         raise ExperimentError(
             f"The method {name!r} cannot be imported: {type(error).__name__}: {error_text(error)}"
         ) from error
     if not (isinstance(make, type) and issubclass(make, RecourseMethod)):
-        raise ExperimentError(f"{name!r} is no CARLA recourse method: derive it from rose_carla.Method.")
+        raise ExperimentError(f"{name!r} is not a CARLA recourse method: derive it from rose_carla.Method.")
     settings = getattr(make, "settings_class", None)
     seeded = settings is not None and "seed" in settings.__dataclass_fields__
     return Entry(make, {}, False, seeded=seeded, source=inspect.getsource(inspect.getmodule(make) or make))

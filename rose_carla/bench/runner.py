@@ -1,37 +1,37 @@
-"""Run what is missing of a table: finished cells are reused, every new one is kept as soon as it is finished."""
+"""Run the missing cells of a table: finished cells are reused, each new one is stored as soon as it is finished."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rose_carla._lib.files import check_writable, write_file
 from rose_carla._lib.text import one_line
-from rose_carla.bench.backends import Backend, Job
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
+from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
 from rose_carla.bench.store import Store, file_name
-from rose_carla.bench.work import Outcome
 from tqdm import tqdm
 
-#: Seconds that cells take, roughly, on two cores: they shape the estimate of the time left and nothing else.
+#: Typical seconds of cells on two cores, for the estimate of the time left only.
 _SIZE = {"german": 1.0, "adult": 1.5, "compas": 0.3}
 _TYPICAL = {"CoGS": 60.0, "ROSE-mul": 70.0, "DiCE": 60.0, "ROSE-one": 8.0, "FastAR": 8.0, "Acc_AIR": 25.0}
 
 
 @dataclass(frozen=True)
 class Finished:
-    """All cells that were asked for.
+    """All requested cells.
 
     Parameters
     ----------
     results
-        Of those that succeeded.
+        Results of the cells that succeeded.
     errors
-        What the others failed of, in one line each.
+        One line for each cell that failed.
     n_reused, n_run
-        How many had been finished before, and how many had not.
+        Number of cells that were finished before, and that were not.
     """
 
     results: Mapping[Cell, Result]
@@ -41,128 +41,102 @@ class Finished:
 
 
 def run(
-    judgements: Iterable[Judgement], store: Store, backend: Backend, logs: Path | None = None, progress: bool = True
+    judgements: Iterable[Judgement], store: Store, engine: Engine, logs: Path | None = None, progress: bool = True
 ) -> Finished:
-    """Generate and judge what has not been yet.
+    """Run the judgements that are not finished, and the recourse they need.
 
     Parameters
     ----------
     judgements
-        What is wanted; the recourse they judge is generated first.
+        The requested cells.
     store
-        Where finished cells are looked for and kept.
-    backend
-        Where cells run. With one that runs them alone, recourse that was generated beside other cells is generated
-        again, for its time.
+        Folder of finished cells.
+    engine
+        Where cells run. If it runs them alone, recourse that was generated beside other cells is generated again, to
+        measure its time.
     logs
         Folder for a log file of each cell that is run.
     progress
-        Show a bar with the time left.
+        Show a progress bar with the time left.
 
     Raises
     ------
-    ExperimentError
-        If finished cells cannot be kept. Those that were kept stay, and the same call goes on from there.
+    FileWriteError
+        If a finished cell cannot be stored. Those that were stored stay, and the same call continues from there.
     """
     wanted = list(dict.fromkeys(judgements))
-    sources = list(dict.fromkeys(cell.recourse for cell in wanted))
-    everything: list[Cell] = [*sources, *wanted]
-    found = {cell: result for cell in everything if (result := store.find(cell)) is not None}
-    results: dict[Cell, Result] = {cell: result for cell, result in found.items() if _reusable(cell, result, backend)}
-    missing = [cell for cell in everything if cell not in results]
+    cells: list[Cell] = [*dict.fromkeys(cell.recourse for cell in wanted), *wanted]
+    found = {cell: store.find(cell) for cell in cells}
+    results = {cell: result for cell, result in found.items() if result and _is_reusable(cell, result, engine)}
+    missing = [cell for cell in cells if cell not in results]
     store.check_writable(missing)
     if missing and logs is not None:
         check_writable(logs)
     errors: dict[Cell, str] = {}
-    with _Bar(missing, progress) as bar:
-        first: list[Job] = [(cell, ()) for cell in missing if isinstance(cell, Recourse)]
-        for outcome in _each(first, backend, store, logs, bar):
-            _sort(outcome, results, errors)
-        second: list[Job] = []
-        for cell in missing:
-            if not isinstance(cell, Judgement):
-                continue
-            if cell.recourse in errors:
-                errors[cell] = errors[cell.recourse]
-                bar.over(cell)
-            else:
-                second.append((cell, (results[cell.recourse],)))
-        for outcome in _each(second, backend, store, logs, bar):
-            _sort(outcome, results, errors)
-    return Finished(results, errors, len(everything) - len(missing), len(missing))
+    with _progress_bar(missing, progress) as bar:
+        for kind in (Recourse, Judgement):  # a judgement needs the recourse it is about
+            jobs: list[Job] = []
+            for cell in missing:
+                if isinstance(cell, Judgement) and cell.recourse in errors:
+                    errors[cell] = errors[cell.recourse]
+                    bar.update(_expected_seconds(cell))
+                elif isinstance(cell, kind):
+                    jobs.append((cell, () if isinstance(cell, Recourse) else (results[cell.recourse],)))
+            if not engine.alone:
+                jobs.sort(key=lambda job: -_expected_seconds(job[0]))  # the longest would be left over at the end
+            left = [cell for cell, _ in jobs]
+            _show_next(bar, left)
+            for outcome in run_jobs(engine, jobs):
+                cell = outcome.cell
+                result = _store(outcome, store, engine, logs)
+                if result is None:
+                    errors[cell] = outcome.error
+                    tqdm.write(one_line(f"{cell.words} failed: {outcome.error}"), file=sys.stderr)
+                else:
+                    results[cell] = result
+                left.remove(cell)
+                _show_next(bar, left)
+                bar.update(_expected_seconds(cell))
+    return Finished(results, errors, len(cells) - len(missing), len(missing))
 
 
-def _reusable(cell: Cell, result: Result, backend: Backend) -> bool:
-    """Whether a result is of a run, which tells how it came about, and was timed as the backend would time it."""
+def _is_reusable(cell: Cell, result: Result, engine: Engine) -> bool:
+    """Whether a result was written by :func:`run` and its time was measured as the engine would."""
     alone, seconds = result.about.get("alone"), result.about.get("cell_seconds")
     if not isinstance(alone, bool) or not isinstance(seconds, (int, float)):
         return False
-    return alone or not backend.alone or not isinstance(cell, Recourse)
+    return alone or not engine.alone or not isinstance(cell, Recourse)
 
 
-def _sort(outcome: Outcome, results: dict[Cell, Result], errors: dict[Cell, str]) -> None:
-    if outcome.result is None:
-        errors[outcome.cell] = outcome.error
-    else:
-        results[outcome.cell] = outcome.result
+def _store(outcome: Outcome, store: Store, engine: Engine, logs: Path | None) -> Result | None:
+    """Store the result of a cell and write its log."""
+    result = outcome.result
+    if result is not None:
+        how = {"alone": engine.alone, "threads": engine.n_threads, "cell_seconds": outcome.seconds}
+        result = replace(result, about={**result.about, **how})
+        store.save(outcome.cell, result)  # before the log, for which there may be no space
+    if logs is not None:
+        write_file(logs / f"{file_name(outcome.cell)}.log", outcome.log)
+    return result
 
 
-def _each(jobs: list[Job], backend: Backend, store: Store, logs: Path | None, bar: _Bar) -> Iterator[Outcome]:
-    """Run jobs, keep what they computed and write their logs."""
-    if not backend.alone:
-        jobs = sorted(jobs, key=lambda job: -_expected(job[0]))  # or the longest is left over at the end
-    bar.now(jobs)
-    for outcome in backend.outcomes(jobs) if jobs else ():
-        if outcome.result is not None:
-            how = {"alone": backend.alone, "threads": backend.n_threads, "cell_seconds": outcome.seconds}
-            result = replace(outcome.result, about={**outcome.result.about, **how})
-            store.save(outcome.cell, result)  # before the log, which may be on a disk that is full
-            outcome = replace(outcome, result=result)
-        if logs is not None:
-            write_file(logs / f"{file_name(outcome.cell)}.log", outcome.log)
-        bar.over(outcome.cell, outcome.error)
-        yield outcome
+def _progress_bar(cells: list[Cell], progress: bool) -> Any:
+    """Return a bar in expected seconds: the times of cells differ by a factor of a thousand."""
+    return tqdm(
+        total=sum(map(_expected_seconds, cells)),
+        disable=not progress or not cells,
+        file=sys.stderr,
+        mininterval=0.1 if sys.stderr.isatty() else 15,
+        bar_format="{percentage:3.0f}%|{bar:25}| {elapsed} gone, about {remaining} left{postfix}",
+    )
 
 
-class _Bar:
-    """A progress bar in expected seconds: cells differ a thousandfold."""
-
-    def __init__(self, cells: list[Cell], shown: bool) -> None:
-        self._bar = tqdm(
-            total=sum(map(_expected, cells)),
-            disable=not shown or not cells,
-            file=sys.stderr,
-            mininterval=0.1 if sys.stderr.isatty() else 15,
-            bar_format="{percentage:3.0f}%|{bar:25}| {elapsed} gone, about {remaining} left{postfix}",
-        )
-        self._left: list[Cell] = []
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def now(self, jobs: list[Job]) -> None:
-        """These cells come next, about in this order."""
-        self._left = [cell for cell, _ in jobs]
-        self._tell()
-
-    def over(self, cell: Cell, error: str = "") -> None:
-        """A cell is finished or has failed."""
-        if cell in self._left:
-            self._left.remove(cell)
-        if error:
-            tqdm.write(one_line(f"{cell.words} failed: {error}"), file=sys.stderr)
-        self._tell()
-        self._bar.update(_expected(cell))
-
-    def _tell(self) -> None:
-        if self._left:
-            self._bar.set_postfix_str(f" {len(self._left)} to do, now {one_line(self._left[0].words)}", refresh=False)
+def _show_next(bar: Any, left: list[Cell]) -> None:
+    if left:
+        bar.set_postfix_str(f" {len(left)} to do, now {one_line(left[0].words)}", refresh=False)
 
 
-def _expected(cell: Cell) -> float:
+def _expected_seconds(cell: Cell) -> float:
     recourse = cell if isinstance(cell, Recourse) else cell.recourse
     size = _SIZE[recourse.setting.dataset] * (1.0 if recourse.setting.people is None else 0.2)
     if isinstance(cell, Recourse):

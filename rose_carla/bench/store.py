@@ -48,7 +48,7 @@ class Store:
             if metadata.get("key") != cell.key or not isinstance(metadata.get("about"), dict):
                 raise FileFormatError(f"{str(path)!r} belongs to another cell.")
             result = Result(arrays, metadata["about"])
-            if not cell.fits(result):
+            if not cell.accepts(result):
                 raise FileFormatError(f"{str(path)!r} lacks values of such a cell.")
         except FileFormatError as error:
             warnings.warn(f"Computing {cell.words!r} again: {error}", stacklevel=2)

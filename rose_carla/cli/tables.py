@@ -19,7 +19,7 @@ from rose_carla._lib.files import check_writable, write_file
 from rose_carla._lib.text import printable
 from rose_carla._lib.threads import n_cores
 from rose_carla.bench import layouts
-from rose_carla.bench.backends import Backend, Dask, Local
+from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.figure_recipes import RECIPES
 from rose_carla.bench.layouts import Scope, TableSpec, classifiers
 from rose_carla.bench.provenance import provenance, revision
@@ -81,16 +81,16 @@ class BenchRun:
         """Return all cells of some experiments; those that are not stored are computed."""
         check_writable(self.out_path)
         store = Store(self.cells)
-        backend: Backend = Dask(self.scheduler) if self.scheduler else Local(self.jobs)
+        engine: Engine = Dask(self.scheduler) if self.scheduler else Local(self.jobs)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always")
                 judgements = [judgement for each in experiments for judgement in each.judgements]
-                return bench.run(judgements, store, backend, self.out_path / "logs")
+                return bench.run(judgements, store, engine, self.out_path / "logs")
         except KeyboardInterrupt as error:
             raise Interrupted(_RESUME) from error
         finally:
-            backend.close()
+            engine.close()
 
 
 def run_options(folder: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -119,10 +119,10 @@ def run_options(folder: str) -> Callable[[Callable[..., int]], Callable[..., int
         ),
         click.option(
             "--backend",
-            type=NameType("backend", ("joblib", "dask")),
-            default="joblib",
+            type=NameType("backend", ("local", "dask")),
+            default="local",
             metavar="NAME",
-            help="joblib (default) or dask",
+            help="local (default) or dask",
         ),
         click.option("--scheduler", metavar="ADDRESS", help="of the Dask cluster, such as tcp://10.0.0.1:8786"),
         click.option("--out", default=f"results/{folder}", metavar="DIR", help=f"default results/{folder}"),
@@ -251,7 +251,7 @@ def _hyperparams(finished: Finished) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for cell, result in finished.results.items():
         if isinstance(cell, bench.Recourse) and not cell.options and cell.method not in found:
-            found[cell.method] = {k: v for k, v in result.about["hyperparameters"].items() if k != "seed"}
+            found[cell.method] = {k: v for k, v in result.about["hyperparams"].items() if k != "seed"}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Same seed, same numbers, in a shorter form than ``make determinism`` compares them; jobs are in ``test_backends``."""
+"""The same seed gives the same numbers on any number of threads; ``make determinism`` is the long form."""
 
 from __future__ import annotations
 

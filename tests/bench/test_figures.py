@@ -90,14 +90,14 @@ def test_recipes_have_methods_and_conditions_of_their_figures():
 
 
 def test_default_action_unit_reuses_table_1():
-    usual = METHODS["ROSE-mul"].usual()["action_unit"]
+    usual = METHODS["ROSE-mul"].defaults()["action_unit"]
     units = {
         experiment.condition: experiment.judgements[0].recourse
         for experiment in RECIPES["action-units"].experiments(SCOPE)
     }
     assert units[f"action_unit={usual:g}"].options == ()
     for condition, recourse in units.items():
-        assert {**METHODS["ROSE-mul"].usual(), **dict(recourse.options)}["action_unit"] == float(condition[12:])
+        assert {**METHODS["ROSE-mul"].defaults(), **dict(recourse.options)}["action_unit"] == float(condition[12:])
 
 
 def test_experiments_evaluate_metrics_of_their_figures():
@@ -123,7 +123,7 @@ def test_equal_cells_have_equal_keys():
         assert len(set(keys)) == len(keys), name
         for experiment in experiments:
             recourse = experiment.judgements[0].recourse
-            effective = {**METHODS[recourse.method].usual(), "seed": recourse.setting.seed, **dict(recourse.options)}
+            effective = {**METHODS[recourse.method].defaults(), "seed": recourse.setting.seed, **dict(recourse.options)}
             what = recourse.setting, recourse.method, json.dumps(effective, sort_keys=True, default=str)
             assert cells.setdefault(what, recourse.key) == recourse.key, (name, recourse.words)
             for judgement in experiment.judgements:
@@ -262,7 +262,7 @@ def test_quick_run_writes_figures_and_provenance(quick):
     assert (about["cells"]["reused"], about["cells"]["all"]) == (0, 10)
     assert about["cells"]["seconds"] > 0
     assert about["settings"] == {
-        "actionable": False, "backend": "joblib", "cells": str(folder / "cells"), "datasets": ["compas"],
+        "actionable": False, "backend": "local", "cells": str(folder / "cells"), "datasets": ["compas"],
         "formats": ["pdf", "svg"], "jobs": 1, "names": ["noise", "distances"], "out": str(folder / "out"),
         "quick": True, "scheduler": None, "seeds": 1,
     }  # fmt: skip

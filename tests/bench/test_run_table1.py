@@ -91,7 +91,7 @@ def test_run_json_has_provenance(quick):
     assert (about["cells"]["reused"], about["cells"]["all"]) == (0, 36)
     assert about["cells"]["seconds"] > 0
     expected = {
-        "actionable": False, "backend": "joblib", "cells": str(quick / "cells"), "classifier": "ann",
+        "actionable": False, "backend": "local", "cells": str(quick / "cells"), "classifier": "ann",
         "datasets": ["german"], "methods": list(TABLE_1), "out": str(quick / "out"), "quick": True, "scheduler": None,
         "seeds": 1,
     }  # fmt: skip

@@ -20,7 +20,7 @@ def test_finished_cell_comes_back_as_it_was(tmp_path):
     }  # fmt: skip
     about = {
         "seconds": 1.25, "training_seconds": 0, "people": 2, "found": 1, "labels": ["a", "7"],
-        "hyperparameters": {"tau": [0.5, None]},
+        "hyperparams": {"tau": [0.5, None]},
     }  # fmt: skip
     assert store.find(RECOURSE) is None
     store.save(RECOURSE, Result(arrays, about))

@@ -236,7 +236,7 @@ def table(folder: Path) -> pd.DataFrame:
 def workers_of(pid: int) -> list[int]:
     """Processes that compute cells for another one."""
     told = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line.split()[0]) for line in told.stdout.splitlines() if "LokyProcess" in line]
+    return [int(line.split()[0]) for line in told.stdout.splitlines() if "spawn_main" in line]
 
 
 def crash_points(write: Callable[[], object]) -> Iterator[int]:

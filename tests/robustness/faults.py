@@ -44,7 +44,7 @@ class Fault:
 
 FAULTS = (
     Fault(killed.the_benchmark, 20, quick=0),  # test_run_table1
-    Fault(killed.a_worker, 10, quick=0),  # test_backends, also for Dask
+    Fault(killed.a_worker, 10, quick=0),  # test_engine, also for Dask
     Fault(killed.the_command, 10, quick=2),
     Fault(killed.while_writing),
     Fault(disk.full, 5),
