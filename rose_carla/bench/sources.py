@@ -102,8 +102,8 @@ def _imported_names(tree: ast.AST, package: str, root: Path) -> Iterator[str]:
                 if module is not None:
                     yield module
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-            names = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            yield from (name for name in names if _source(str(name), root))
+            names = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
+            yield from (name for name in names if _source(name, root))
 
 
 @functools.lru_cache(maxsize=4096)
