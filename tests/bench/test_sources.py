@@ -39,7 +39,7 @@ EVERYTHING = {*METHODS, USER, METRIC}
     ("name", "changed"),
     [
         ("baselines/roar.py", {"ROAR", USER}),
-        ("baselines/descent.py", {"ROAR", "ARAR", "PROBE", "CROCO", USER}),
+        ("baselines/gradient_descent.py", {"ROAR", "ARAR", "PROBE", "CROCO", USER}),
         ("noise/density.py", {*LEARNING, "PROBE", "CROCO", USER, METRIC}),
         ("rose/sequential.py", {*LEARNING, USER}),
         ("metrics/evaluations.py", {USER, METRIC}),
@@ -54,6 +54,7 @@ EVERYTHING = {*METHODS, USER, METRIC}
 )
 def test_edit_changes_the_keys_of_cells_that_depend_on_it(name, changed, package):
     before = keys()
+    assert (package / name).is_file()
     with (package / name).open("a") as file:
         file.write("\n# another comment\n")
     after = keys()
