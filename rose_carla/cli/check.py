@@ -32,7 +32,7 @@ from rose_carla.cli.options import (
     method_options,
     model_option,
 )
-from rose_carla.datasets.raw import RAW_FILES, raw_file
+from rose_carla.datasets.builtin import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
 
 _EPILOG = """\

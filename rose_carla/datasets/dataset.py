@@ -1,8 +1,9 @@
-"""A CARLA ``DataCatalog`` from any table, ours or a user's."""
+"""CARLA data sets from tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,60 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla._lib.params import check_seed
-from rose_carla.datasets.categories import as_text, check_text, originals, restored
-from rose_carla.datasets.encoding import check_encoded, nearest_valid
-from rose_carla.datasets.labels import check_labels
-from rose_carla.datasets.schema import Schema
-from rose_carla.datasets.values import check_encoded_names, check_numbers, check_rows, check_values, dense, outcome
+from rose_carla.datasets.encoding import encoded_values, nearest_valid
+from rose_carla.datasets.validation import (
+    as_text,
+    binary_target,
+    check_encoded_names,
+    check_labels,
+    check_numbers,
+    check_rows,
+    check_table,
+    dense,
+    original_values,
+    restore_values,
+)
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 from sklearn.model_selection import train_test_split
 
-#: The paper's data sets go by these: how their negative instances are selected depends on it.
+#: Names of the paper's data sets, which select settings of training and negative instances.
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
 #: The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
 
 
-class Dataset(DataCatalog):
-    """A data set with a seeded split, continuous features scaled to [0, 1] and categorical ones one-hot encoded.
+@dataclass(frozen=True)
+class Schema:
+    """Names and roles of the columns of a raw (neither scaled nor encoded) table.
 
-    Use :func:`rose_carla.datasets.load` or :func:`from_frame` to make one.
+    Parameters
+    ----------
+    name
+        Name of the data set; part of every cache key.
+    target
+        Column with the outcome, 1 = favourable.
+    continuous, categorical
+        Feature columns, sorted.
+    immutables
+        Features that recourse may not change.
+    """
+
+    name: str
+    target: str
+    continuous: tuple[str, ...]
+    categorical: tuple[str, ...]
+    immutables: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """All feature columns."""
+        return self.continuous + self.categorical
+
+
+class Dataset(DataCatalog):
+    """Data set with a seeded split, continuous features scaled to [0, 1] and categorical ones one-hot encoded.
+
+    Use :func:`rose_carla.datasets.load` or :func:`from_frame`, which check the table.
 
     Parameters
     ----------
@@ -40,7 +77,7 @@ class Dataset(DataCatalog):
     seed
         Seed of the split, which is stratified by the target.
     originals
-        For a categorical feature whose values are no text: from their text to the values themselves.
+        For categorical features whose values are not text, a mapping from text to value.
 
     Examples
     --------
@@ -58,13 +95,10 @@ class Dataset(DataCatalog):
         seed: int = 0,
         originals: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        check_rows(raw, (*schema.features, schema.target), "Raw rows", "columns")
-        raw = dense(raw, schema.features)
-        check_text(raw, schema)
         self.schema = schema
         self.originals = dict(originals or {})
         self._raw = raw
-        self._whole = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
+        self._integers = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
         self.test_size = test_size
         self.seed = check_seed(seed, DataError, LARGEST_SEED)
         rows = np.arange(len(raw))
@@ -77,7 +111,7 @@ class Dataset(DataCatalog):
                 f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: "
                 f"{error_text(error)} Each outcome needs at least one row on either side."
             ) from error
-        # CARLA drops no index, so a row keeps its label through splits, factuals and counterfactuals.
+        # CARLA keeps the index, so a row has the same label in splits, factuals and counterfactuals.
         scaling = "MinMax" if schema.continuous else "Identity"
         super().__init__(schema.name, raw, raw.iloc[train], raw.iloc[test], scaling_method=scaling)
 
@@ -107,21 +141,21 @@ class Dataset(DataCatalog):
         return self.schema.target
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """CARLA's pipeline cannot be pickled; the table and how it is split can."""
+        """Pickle the table and its split; CARLA's pipeline cannot be pickled."""
         return type(self), (self._raw, self.schema, self.test_size, self.seed, self.originals)
 
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Encoded, normalised rows for rows in raw units.
+        """Encode and normalise rows in original units.
 
         Raises
         ------
         DataError
             If features, numbers or categories are missing or unknown.
         """
-        check_rows(df, self.schema.features, "Raw rows", "features")
+        check_rows(df, self.schema.features, "Raw rows")
         if len(df) == 0:
             return self.transform(self._raw.head(1).reindex(columns=df.columns)).head(0).set_axis(df.index, axis=0)
-        raw = dense(df, self.schema.features).copy()
+        raw = dense(df).copy()
         for feature in self.schema.continuous:
             check_numbers(raw[feature])
         for feature in self.schema.categorical:
@@ -133,37 +167,36 @@ class Dataset(DataCatalog):
         return super().transform(raw)
 
     def inverse_transform(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Raw units for encoded rows, NaN for rows of NaN.
+        """Convert encoded rows to original units; rows of NaN stay NaN.
 
-        An encoding between two categories is read as the nearer one; numbers of features that hold whole numbers are
-        freed from rounding errors, but not rounded.
+        An encoding between two categories becomes the nearer one. Features of integers are corrected for rounding
+        errors, but not rounded.
 
         Raises
         ------
         DataError
-            If columns are missing or twice, or hold anything but numbers.
+            If columns are missing or duplicated, or values are not numbers.
         """
         columns = [column for column in self._df.columns if column != self.target]
-        encoded = check_encoded(df, columns)
+        encoded = encoded_values(df, columns)
         if np.isinf(encoded).any():
-            raise DataError("Encoded rows hold infinite values: drop those rows.")
+            raise DataError("Encoded rows contain infinite values: drop those rows.")
         complete = ~np.isnan(encoded).any(axis=1)
-        df = dense(df, columns)
+        df = dense(df)
         if complete.all() and len(df):
-            return self._decoded(df)
-        # rows are put back by position: labels may occur twice
+            return self._decode(df)
+        # by position, because labels may occur twice
         some = df[complete] if complete.any() else self._df.head(1).reindex(columns=df.columns)
-        raw = self._decoded(some).set_axis(np.flatnonzero(complete) if complete.any() else [-1], axis=0)
+        raw = self._decode(some).set_axis(np.flatnonzero(complete) if complete.any() else [-1], axis=0)
         return raw.reindex(range(len(df))).set_axis(df.index, axis=0)
 
-    def _decoded(self, df: pd.DataFrame) -> pd.DataFrame:
-        """Raw units for rows that are complete."""
+    def _decode(self, df: pd.DataFrame) -> pd.DataFrame:
         raw = super().inverse_transform(nearest_valid(self, df))
-        for feature in self._whole:
+        for feature in self._integers:
             nearest = raw[feature].round()
             raw[feature] = raw[feature].where((raw[feature] - nearest).abs() > 1e-6, nearest)
         for feature, values in self.originals.items():
-            raw[feature] = restored(raw[feature], values)
+            raw[feature] = restore_values(raw[feature], values)
         return raw
 
 
@@ -179,23 +212,23 @@ def from_frame(
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
-    """A data set from a table of your own.
+    """Make a data set from a table.
 
     Parameters
     ----------
     frame
-        One row per person, in the units people know; no missing values.
+        One row per person, in original units, without missing values.
     target
         Column with the outcome.
     name
-        Name of the data set; keep it distinct, it is part of every cache key.
+        Name of the data set; keep it distinct, because it is part of every cache key.
     continuous, categorical
-        Feature columns. Leave both out and numeric columns are continuous, all others (also boolean) categorical;
-        give one and the rest of the columns makes the other.
+        Feature columns. By default numeric columns are continuous and all others, also boolean ones, categorical;
+        with one of them given, all other columns are of the other kind.
     immutables
         Features that recourse may not change.
     favourable
-        The value of ``target`` that people want; every other value counts as unfavourable.
+        The favourable value of ``target``; every other value is unfavourable.
     test_size, seed
         Share of test rows and seed of the stratified split.
 
@@ -215,11 +248,11 @@ def from_frame(
     ['income', 'loan', 'home_rent']
     """
     _check_columns(frame, target)
-    frame = dense(frame, frame.columns)
+    frame = dense(frame)
     continuous, categorical = _roles(frame, target, continuous, categorical)
-    immutables = tuple(_listed("immutables", immutables))
+    immutables = tuple(_feature_list("immutables", immutables))
     if not isinstance(name, str) or not name:
-        raise DataError(f"name has to be a text, got {short_repr(name)}.")
+        raise DataError(f"name must be text, got {short_repr(name)}.")
     if name in RESERVED_NAMES:
         raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
     for feature in immutables:
@@ -228,14 +261,14 @@ def from_frame(
     schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
     features = {*continuous, *categorical}
     table = frame[[column for column in frame.columns if column in features or column == target]].copy()
-    check_values(table, schema)
-    table[target] = outcome(table[target], favourable)
-    values = {feature: originals(table[feature]) for feature in categorical}
+    check_table(table, schema.continuous, schema.categorical)
+    table[target] = binary_target(table[target], favourable)
+    values = {feature: original_values(table[feature]) for feature in categorical}
     for feature in categorical:
         table[feature] = as_text(table[feature])
-    check_encoded_names(table, schema)
-    no_text = {feature: found for feature, found in values.items() if found is not None}
-    return Dataset(table, schema, test_size=test_size, seed=seed, originals=no_text)
+    check_encoded_names(table, [*schema.features, target], schema.categorical)
+    originals = {feature: found for feature, found in values.items() if found is not None}
+    return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
 
 
 def _check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -247,7 +280,7 @@ def _check_columns(frame: pd.DataFrame, target: str) -> None:
     odd = [column for column in frame.columns if not isinstance(column, str)]
     if odd:
         found = ", ".join(map(short_repr, odd[:5]))
-        raise DataError(f"Column names have to be text, got {found}: rename with frame.columns = [...].")
+        raise DataError(f"Column names must be text, got {found}: rename with frame.columns = [...].")
     if not isinstance(target, str) or target not in frame.columns:
         raise DataError(unknown_name("target column", target, frame.columns))
     check_labels(frame, "frame")
@@ -257,8 +290,8 @@ def _roles(
     frame: pd.DataFrame, target: str, continuous: Sequence[str] | None, categorical: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
     features = [column for column in frame.columns if column != target]
-    continuous = None if continuous is None else _listed("continuous", continuous)
-    categorical = None if categorical is None else _listed("categorical", categorical)
+    continuous = None if continuous is None else _feature_list("continuous", continuous)
+    categorical = None if categorical is None else _feature_list("categorical", categorical)
     for given in (continuous, categorical):
         if given is not None and len(set(given)) < len(given):
             raise DataError(f"Features are named twice in {short_repr(given)}.")
@@ -279,16 +312,13 @@ def _roles(
     return list(continuous), list(categorical)
 
 
-def _listed(name: str, given: Any) -> list[str]:
-    """Features that were given as a list of names."""
+def _feature_list(name: str, given: Any) -> list[str]:
     if isinstance(given, str):
-        raise DataError(f"{name} has to be a list of features: pass [{short_repr(given)}].")
+        raise DataError(f"{name} must be a list of features: pass [{short_repr(given)}].")
     if not isinstance(given, Iterable):
-        raise DataError(f"{name} has to be a list of features, got {short_repr(given)}.")
+        raise DataError(f"{name} must be a list of features, got {short_repr(given)}.")
     names = list(given)
     odd = [each for each in names if not isinstance(each, str)]
     if odd:
-        raise DataError(
-            f"{name} has to be a list of names of features, which are text, but holds {short_repr(odd[0])}."
-        )
+        raise DataError(f"{name} must be a list of names of features, got {short_repr(odd[0])} in it.")
     return names

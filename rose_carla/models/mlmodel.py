@@ -15,7 +15,8 @@ from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
 from rose_carla.carla_compat import import_optional
 from rose_carla.datasets import mutable_columns
-from rose_carla.errors import ModelError, RoseCarlaError, error_text, short_repr
+from rose_carla.datasets.validation import as_floats
+from rose_carla.errors import ModelError, short_repr
 
 
 def check_model(model: object) -> None:
@@ -67,27 +68,6 @@ def feature_order(mlmodel: MLModel) -> list[str]:
     """Return ``feature_input_order`` of any CARLA model as a list."""
     check_model(mlmodel)
     return column_list(mlmodel.feature_input_order, f"feature_input_order of {type(mlmodel).__name__}")
-
-
-def as_floats(values: Any, what: str, error: type[RoseCarlaError] = ModelError) -> np.ndarray:
-    """Convert a frame, an array or nested lists to floats; ``what`` names the rows in messages.
-
-    Raises
-    ------
-    RoseCarlaError
-        The given ``error``, if values are not real numbers.
-    """
-    try:
-        frame = isinstance(values, pd.DataFrame)
-        kinds = {dtype.kind for dtype in values.dtypes} if frame else {np.asarray(values).dtype.kind}
-        if kinds & set("cmM"):  # numpy would convert complex numbers and dates silently
-            raise TypeError("dates or complex numbers")
-        return values.to_numpy(dtype=float) if frame else np.asarray(values, dtype=float)
-    except (TypeError, ValueError, OverflowError) as reason:
-        raise error(
-            f"The {what} contain values that are not numbers ({error_text(reason)[:-1]}): pass encoded rows, for "
-            "instance data.transform(raw_rows)."
-        ) from reason
 
 
 class ListOrderModel(MLModel):
@@ -182,9 +162,10 @@ class EncodedModel(MLModel):
                     f"Columns missing for the classifier: {', '.join(map(str, missing[:5]))}. Pass encoded rows, for "
                     "instance data.transform(raw_rows)."
                 )
-            x = np.require(as_floats(x[self._feature_input_order], "rows for the classifier"), requirements="W")
+            x = as_floats(x[self._feature_input_order], "rows for the classifier", ModelError)
+            x = np.require(x, requirements="W")  # pandas 3 returns read-only arrays
         elif not isinstance(x, torch.Tensor):
-            x = as_floats(x, "rows for the classifier")
+            x = as_floats(x, "rows for the classifier", ModelError)
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):
             raise ModelError(
                 f"Expected rows of {len(self._feature_input_order)} features in feature_input_order, got shape "

