@@ -64,7 +64,7 @@ def measured(model: Any, method: Method, factuals: pd.DataFrame) -> str:
     """A row of the table: means over the people for whom there is a counterfactual."""
     benchmark = rose_carla.Benchmark(model, method, factuals)
     found = {
-        name: getattr(benchmark, f"compute_{name.lower()}")()[name].mean()
+        name: benchmark.compute_metric(name)[name].mean()
         for name in ("Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Recourse_Time")
     }
     return (
