@@ -39,13 +39,14 @@ def fresh_rates(method: Rose, rows: np.ndarray, plans: list[np.ndarray], n: int 
 
 
 def acceptance(method: Rose, rng: np.random.Generator) -> oracle.Accepts:
-    """What the oracle asks of a plan: the check that ROSE asks, twice, because it tries so many plans."""
+    """Return the acceptance test of the oracle: ROSE's check, twice, because the oracle tries many plans."""
     settling: Settling = method.planner.settling
 
     def accepts(factual: np.ndarray, plans: list[np.ndarray]) -> np.ndarray:
         rows = np.repeat(factual[None], len(plans), axis=0)
         ends = np.stack([factual + plan.sum(axis=0) for plan in plans])
-        good = np.flatnonzero(settling.task.robustness.evaluate(rows, plans, 64, rng, 0.998).lower < settling.task.limit)
+        rates = settling.task.robustness.evaluate(rows, plans, 64, rng, 0.998)
+        good = np.flatnonzero(rates.lower < settling.task.limit)
         for _ in range(2):
             if len(good):
                 generators = [np.random.default_rng(rng.integers(2**63)) for _ in good]
@@ -89,17 +90,17 @@ def compare(method: Rose, rows: np.ndarray, found: np.ndarray, proximity: np.nda
     chosen = np.linspace(0, len(rows) - 1, min(n_oracle, len(rows))).astype(int)
     accepts = acceptance(method, np.random.default_rng(1))
     start = time.perf_counter()
-    # with accumulated noise a plan costs a thousand times as much to judge, and pairs of features out of reach
+    # with accumulated noise a plan takes a thousand times as long to evaluate, too long for pairs of features
     n_features = 1 if isinstance(method, RoseMul) else 2
     best = {
         row: oracle.cheapest(method.space, rows[row], method.task.probability, accepts, n_features) for row in chosen
     }
-    both = [row for row in chosen if best[row] is not None and found[row]]
+    both = {row: plan for row, plan in best.items() if plan is not None and found[row]}
     text = f"        oracle on {len(chosen)} of them, up to {n_features} features: "
     text += f"a plan for {sum(plan is not None for plan in best.values())}"
     if both:
-        costs, ours = np.array([np.abs(best[row]).sum() for row in both]), proximity[both]
-        text += f", sparsity {np.mean([len(best[row]) for row in both]):.2f}, L1 {costs.mean():.3f} against "
+        costs, ours = np.array([np.abs(plan).sum() for plan in both.values()]), proximity[list(both)]
+        text += f", sparsity {np.mean([len(plan) for plan in both.values()]):.2f}, L1 {costs.mean():.3f} against "
         text += f"{ours.mean():.3f}, ratio {ours.sum() / costs.sum():.3f}"
     print(f"{text}; {(time.perf_counter() - start) / len(chosen):.2f} s a person", flush=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 SCRIPT = Path(__file__).with_name("loan_plan.py")
 
@@ -18,7 +19,13 @@ def notebook(script: str) -> str:
     for number, part in enumerate(re.split(r"^# %%", script, flags=re.MULTILINE)[1:]):
         head, _, body = part.partition("\n")
         source = body.strip("\n")
-        cell = {"cell_type": "code", "execution_count": None, "id": f"cell-{number}", "metadata": {}, "outputs": []}
+        cell: dict[str, Any] = {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": f"cell-{number}",
+            "metadata": {},
+            "outputs": [],
+        }
         if head.strip() == "[markdown]":
             cell = {"cell_type": "markdown", "id": f"cell-{number}", "metadata": {}}
             source = re.sub(r"^# ?", "", source, flags=re.MULTILINE)
