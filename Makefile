@@ -26,7 +26,7 @@ PIP := $(BIN)/python $(INSTALL)
 # separate environments
 LOWEST := $(VENV)-lowest
 AUDIT := $(VENV)-audit
-REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
+REQUIREMENTS := pyproject.toml $(wildcard requirements/*.txt)
 
 .PHONY: table1 appendix docs bench-rose bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
   install install-test clean help
@@ -87,6 +87,7 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/deptry rose_carla benchmarks examples
 
 install: $(VENV)/.run-ready
 install-test: $(VENV)/.test-ready

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import importlib.metadata
 import re
 import subprocess
@@ -14,6 +13,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,10 +32,10 @@ def read_file(name: str) -> dict[str, Requirement]:
     return requirements((ROOT / "requirements" / name).read_text())
 
 
-SETUP = configparser.ConfigParser()
-SETUP.read(ROOT / "setup.cfg")
-REQUIRED = requirements(SETUP["options"]["install_requires"])
-EXTRAS = {name: requirements(lines) for name, lines in SETUP["options.extras_require"].items() if name != "all"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REQUIRED = requirements("\n".join(PROJECT["dependencies"]))
+EXTRAS = {name: requirements("\n".join(lines)) for name, lines in PROJECT["optional-dependencies"].items()}
+EXTRAS.pop("all")
 OPTIONAL = {name: each for extra in EXTRAS for name, each in EXTRAS[extra].items() if extra not in ("docs", "test")}
 DIRECT = {**REQUIRED, **{name: each for extra in EXTRAS.values() for name, each in extra.items()}}
 DIRECT.pop("rose-carla", None)
