@@ -90,13 +90,15 @@ class NameType(click.ParamType):
         All names.
     """
 
+    name = "name"
+
     def __init__(self, kind: str, known: Iterable[str]) -> None:
-        self.name, self.known = kind, tuple(known)
+        self.kind, self.known = kind, tuple(known)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return ``value`` if it is known."""
         if value not in self.known:
-            raise click.UsageError(unknown_name(self.name, value, self.known), ctx)
+            raise click.UsageError(unknown_name(self.kind, value, self.known), ctx)
         return value
 
 

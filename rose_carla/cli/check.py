@@ -20,18 +20,8 @@ from rose_carla._lib.files import cache_dir
 from rose_carla._lib.text import one_line
 from rose_carla.bench import sources
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
-from rose_carla.cli import Command
-from rose_carla.cli.console import DONE, FAILED, CommandError, describe_error, echo, user_code
-from rose_carla.cli.options import (
-    DataChoice,
-    build_method,
-    check_classifier_name,
-    check_hyperparams,
-    data_options,
-    load_classifier,
-    method_options,
-    model_option,
-)
+from rose_carla.cli import Command, console, options
+from rose_carla.cli.options import DataChoice
 from rose_carla.datasets.builtin import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
 
@@ -47,9 +37,9 @@ The exit code is 1 if something is missing or a check fails.
 
 @click.command(cls=Command, epilog=_EPILOG)
 @click.argument("method", metavar="[METHOD]", required=False)
-@data_options("--data")
-@model_option("linear")
-@method_options
+@options.data_options("--data")
+@options.model_option("linear")
+@options.method_options
 @click.option("--limit", type=click.IntRange(1, 10**9), default=10, metavar="N", help="people to use; default 10")
 def check(
     method: str | None,
@@ -66,23 +56,23 @@ def check(
         data = data if data.source else replace(data, source="compas")
         return _check_contract(method, data, model or "linear", hyperparams, seed or 0, limit)
     if data.source or data.given_options or model or hyperparams or seed is not None:
-        raise CommandError("Name the method to check; the check of the installation takes no options.")
+        raise console.CommandError("Name the method to check; the check of the installation takes no options.")
     return _check_installation()
 
 
 def _check_contract(name: str, data: DataChoice, kind: str, hyperparams: dict[str, Any], seed: int, limit: int) -> int:
     data.check()
-    check_classifier_name(kind)
-    check_hyperparams(name, hyperparams, seed)
-    model = load_classifier(kind, data.load(seed), seed)
+    options.check_classifier_name(kind)
+    options.check_hyperparams(name, hyperparams, seed)
+    model = options.load_classifier(kind, data.load(seed), seed)
     factuals = models.negative_instances(model, seed=seed).head(limit)
-    with user_code():
-        failures = checks.contract_failures(build_method(name, model, seed, hyperparams), factuals)
-    echo(one_line(f"{name} on {len(factuals)} people of {data.name}, classifier {kind}"))
+    with console.user_code():
+        failures = checks.contract_failures(options.build_method(name, model, seed, hyperparams), factuals)
+    console.echo(one_line(f"{name} on {len(factuals)} people of {data.name}, classifier {kind}"))
     width = max(map(len, checks.CHECKS))
     for each in checks.CHECKS:
-        echo(f"  {each:<{width}}  {'fails: ' + one_line(failures[each]) if each in failures else 'holds'}")
-    return FAILED if failures else DONE
+        console.echo(f"  {each:<{width}}  {'fails: ' + one_line(failures[each]) if each in failures else 'holds'}")
+    return console.FAILED if failures else console.DONE
 
 
 def _check_installation() -> int:
@@ -96,11 +86,11 @@ def _check_installation() -> int:
             state = run()
         except Exception as error:  # any failure is a result of this check
             failed = True
-            state = f"FAILS: {one_line(describe_error(error))}"
-        echo(f"{name:<22}  {state}")
+            state = f"FAILS: {one_line(console.describe_error(error))}"
+        console.echo(f"{name:<22}  {state}")
         sys.stdout.flush()
     print("Some checks failed, see above." if failed else "All checks passed.")
-    return FAILED if failed else DONE
+    return console.FAILED if failed else console.DONE
 
 
 def _optional_packages() -> Iterator[tuple[str, str]]:

@@ -196,10 +196,20 @@ def use_utf8_stdout() -> None:
 
 
 @contextlib.contextmanager
-def user_code() -> Iterator[None]:
-    """Run user code: it prints to stderr, since stdout is for results, and ``sys.exit()`` is an error."""
-    with contextlib.redirect_stdout(sys.stderr), exit_raises():
-        yield
+def user_code(failure: str = "", error_class: type[RoseCarlaError] = CommandError) -> Iterator[None]:
+    """Run user code: it prints to stderr, since stdout is for results, and ``sys.exit()`` is an error.
+
+    With ``failure``, other exceptions become an ``error_class`` with this message and where they were raised.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr), exit_raises():
+            yield
+    except RoseCarlaError:
+        raise
+    except Exception as error:
+        if not failure:
+            raise
+        raise error_class(f"{failure}: {describe_error(error)}") from error
 
 
 def describe_error(error: Exception) -> str:
@@ -251,17 +261,9 @@ def format_columns(rows: list[list[str]], left: int = 1) -> str:
     return "\n".join(lines)
 
 
-def check_inputs(*paths: str | None) -> None:
-    """Check before long work that files can be read, and that stdin is used once.
-
-    Raises
-    ------
-    CommandError
-        If ``-`` is given twice.
-    DataError
-        If a file cannot be read.
-    """
-    if paths.count(STDIO) > 1:
+def check_inputs(paths: list[str | None], data: str) -> None:
+    """Check before long work that files can be read, and that stdin is used at most once, also for ``data``."""
+    if [*paths, data].count(STDIO) > 1:
         raise CommandError("'-' is stdin, which can be read only once: use a file for the other input.")
     for path in paths:
         try:
@@ -272,13 +274,7 @@ def check_inputs(*paths: str | None) -> None:
 
 
 def check_output(path: str | None, *inputs: str | None) -> str | None:
-    """Check before long work that ``path`` can be written and is not an input; return it as an absolute path.
-
-    Raises
-    ------
-    CommandError
-        If it cannot be written, or is an input.
-    """
+    """Check before long work that ``path`` can be written and is not an input; return it as an absolute path."""
     if path is None or path == STDIO:
         if any(_is_same_file(each, 1) for each in inputs if each):
             raise CommandError("stdout is redirected to an input of this command: redirect it to another file.")
@@ -313,13 +309,7 @@ def _is_pipe_or_device(path: str) -> bool:
 
 @contextlib.contextmanager
 def open_output(path: str | None) -> Iterator[TextIO]:
-    """Open stdout, or a UTF-8 file that is replaced atomically at the end; links are followed.
-
-    Raises
-    ------
-    CommandError
-        If it cannot be written.
-    """
+    """Open stdout, or a UTF-8 file that is replaced atomically at the end; links are followed."""
     from rose_carla._lib.files import atomic_write  # not needed by --help
 
     if path is None or path == STDIO:

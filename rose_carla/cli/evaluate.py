@@ -19,33 +19,8 @@ from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import PATIENCE
 from rose_carla.bench.methods import METHODS
-from rose_carla.cli import Command, NameType, WordsOption
-from rose_carla.cli.console import (
-    DONE,
-    FAILED,
-    CommandError,
-    check_inputs,
-    check_output,
-    describe_error,
-    echo,
-    for_stream,
-    format_columns,
-    open_output,
-    remark,
-    report_failure,
-    use_utf8_stdout,
-    user_code,
-)
-from rose_carla.cli.options import (
-    DataChoice,
-    build_method,
-    check_classifier_name,
-    check_hyperparams,
-    data_options,
-    load_classifier,
-    method_options,
-    model_option,
-)
+from rose_carla.cli import Command, NameType, WordsOption, console, options
+from rose_carla.cli.options import DataChoice
 from rose_carla.cli.policy_folder import input_files, load_policy, read_training
 from rose_carla.cli.recourse import check_part_of_training
 from rose_carla.datasets.people import PeopleReader
@@ -89,8 +64,8 @@ class GivenCounterfactuals(RecourseMethod):
 
 
 @click.command(cls=Command, epilog=_EPILOG)
-@data_options("data")
-@model_option("ann")
+@options.data_options("data")
+@options.model_option("ann")
 @click.option(
     "--methods",
     "--method",
@@ -99,14 +74,16 @@ class GivenCounterfactuals(RecourseMethod):
     metavar="NAME ...",
     help=f"{', '.join(METHODS)}, or module:Class; default ROSE-one, unless there is something else to evaluate",
 )
-@method_options
+@options.method_options
 @click.option("--policy", metavar="DIR", help="evaluate the policy of 'rose-carla train'")
 @click.option("--people", metavar="FILE", help="a CSV file of people; default: the paper's")
 @click.option("--id", "id_column", metavar="COL", help="column of --people that identifies people")
 @click.option("--counterfactuals", metavar="FILE", help="evaluate counterfactuals for --people, a CSV file")
 @click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help="only the first N people")
-@click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="noise samples; default 1000")
-@click.option("--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table or csv")
+@click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="of noise; default 1000")
+@click.option(
+    "--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table (default) or csv"
+)
 @click.option("--per-person", metavar="FILE", help="write a CSV row per method and person, with intervals")
 def evaluate(
     data: DataChoice,
@@ -123,21 +100,21 @@ def evaluate(
     form: str,
     per_person: str | None,
 ) -> int:
-    """Compute the paper's eight metrics for methods, for a policy, or for counterfactuals made elsewhere."""
+    """Compute the paper's eight metrics for methods, for a policy, or for counterfactuals made elsewhere.
+
+    DATA is german, german-typed, adult, compas, or a CSV file with one row per person, in original units.
+    """
     folder = None if policy is None else Path(policy)
-    check_inputs(people, counterfactuals)
-    inputs = [people, counterfactuals, data.source]
-    if inputs.count("-") > 1:
-        check_inputs(*inputs)
-    per_person = check_output(per_person, *inputs, *input_files(folder))
+    console.check_inputs([people, counterfactuals], data.source)
+    per_person = console.check_output(per_person, people, counterfactuals, data.source, *input_files(folder))
     for option, given in (("--counterfactuals", counterfactuals), ("--id", id_column)):
         if given is not None and people is None:
-            raise CommandError(f"{option} requires --people FILE.")
+            raise console.CommandError(f"{option} requires --people FILE.")
     names = tuple(dict.fromkeys(names)) or (("ROSE-one",) if folder is None and counterfactuals is None else ())
     if hyperparams and not names:
-        raise CommandError("--set requires --methods.")
+        raise console.CommandError("--set requires --methods.")
     for name in names:
-        check_hyperparams(name, hyperparams, seed or 0)
+        options.check_hyperparams(name, hyperparams, seed or 0)
     builders: Builders = {}
     if folder is not None:
         check_part_of_training(policy, {}, seed)
@@ -147,11 +124,11 @@ def evaluate(
         builders[f"{known} of {policy}"] = lambda: loaded.method
     else:
         data.check()
-        check_classifier_name(model or "ann")
+        options.check_classifier_name(model or "ann")
         seed = seed or 0
-        classifier = load_classifier(model or "ann", data.load(seed), seed)
+        classifier = options.load_classifier(model or "ann", data.load(seed), seed)
     for name in names:
-        builders[name] = functools.partial(build_method, name, classifier, seed, hyperparams)
+        builders[name] = functools.partial(options.build_method, name, classifier, seed, hyperparams)
     if people is None:
         factuals = models.negative_instances(classifier, seed=seed)
         labels = {label: str(label) for label in factuals.index}
@@ -164,17 +141,17 @@ def evaluate(
     if results:
         _print_means(results, form)
     if per_person:
-        with open_output(per_person) as file:
+        with console.open_output(per_person) as file:
             _write_frame(_per_person(results, labels), file)
     for name, text in failures.items():
-        report_failure(f"{name}: {text}")
-    return FAILED if failures else DONE
+        console.report_failure(f"{name}: {text}")
+    return console.FAILED if failures else console.DONE
 
 
 def _add_counterfactuals(builders: Builders, model: MLModel, source: str, factuals: pd.DataFrame) -> None:
     name = Path(source).name
     if name in builders:
-        raise CommandError(f"{source!r} has the name of another row of the table: rename the file.")
+        raise console.CommandError(f"{source!r} has the name of another row of the table: rename the file.")
     ends, labels = _read_people(source, PeopleReader(model.data, extrapolate=True, keep_empty=True))
     if len(labels) != len(factuals):
         raise DataError(
@@ -205,7 +182,7 @@ def _rejected(model: MLModel, factuals: pd.DataFrame, source: str) -> pd.DataFra
     if not rejected.any():
         raise DataError(f"The classifier accepts all people of {source!r}: there is nothing to evaluate.")
     if not rejected.all():
-        remark(f"{int((~rejected).sum())} of {len(factuals)} people are already accepted and left out")
+        console.remark(f"{int((~rejected).sum())} of {len(factuals)} people are already accepted and left out")
     return factuals[rejected]
 
 
@@ -218,7 +195,7 @@ def _evaluate_all(
         for name, build in builders.items():
             bar.set_description(one_line(name))
             try:
-                with user_code():
+                with console.user_code():
                     benchmark = _run_method(build, model, factuals, seed, n_samples)
                     frames = []
                     for metric in METRICS:
@@ -228,7 +205,7 @@ def _evaluate_all(
                 if isinstance(benchmark._recourse_method, GivenCounterfactuals):
                     results[name]["Recourse_Time"] = np.nan
             except Exception as error:  # methods may raise anything
-                failures[name] = describe_error(error)
+                failures[name] = console.describe_error(error)
     return results, failures
 
 
@@ -248,7 +225,7 @@ def _run_method(
 def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
     """Print the means over people."""
     if form == "csv":
-        use_utf8_stdout()
+        console.use_utf8_stdout()
         means = {name: {"People": len(frame), **frame[list(METRICS)].mean()} for name, frame in results.items()}
         _write_frame(pd.DataFrame.from_dict(means, orient="index").rename_axis("Method").reset_index(), sys.stdout)
         return
@@ -256,7 +233,7 @@ def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
     for name, frame in results.items():
         numbers = [(frame[column].mean(), metric.digits) for column, metric in METRICS.items()]
         rows.append([name, str(len(frame)), *(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x, digits in numbers)])
-    echo(format_columns(rows))
+    console.echo(console.format_columns(rows))
 
 
 def _per_person(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:
@@ -274,7 +251,7 @@ def _write_frame(frame: pd.DataFrame, file: Any) -> None:
     frame = csv_safe_frame(frame)
     for name in ("Method", "Person"):
         if name in frame:
-            frame[name] = frame[name].map(lambda text: for_stream(str(text), file))
+            frame[name] = frame[name].map(lambda text: console.for_stream(str(text), file))
     frame.replace({np.inf: np.nan, -np.inf: np.nan}).to_csv(
         file, index=False, lineterminator="\n", float_format="%.12g"
     )

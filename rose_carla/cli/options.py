@@ -24,19 +24,11 @@ from rose_carla._lib.user_code import import_object
 from rose_carla.bench.cells import CLASSIFIERS
 from rose_carla.bench.methods import METHODS, Entry, entry
 from rose_carla.cli import WordsOption
-from rose_carla.cli.console import STDIO, CommandError, describe_error, user_code
+from rose_carla.cli.console import STDIO, CommandError, user_code
 from rose_carla.datasets import Dataset
 from rose_carla.datasets.csv_files import read_table
 from rose_carla.datasets.people import match_value
-from rose_carla.errors import (
-    DataError,
-    ExperimentError,
-    ModelError,
-    PlanError,
-    RoseCarlaError,
-    short_repr,
-    unknown_name,
-)
+from rose_carla.errors import DataError, ExperimentError, ModelError, PlanError, short_repr, unknown_name
 from rose_carla.rose.sequential import Sequential
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -118,20 +110,7 @@ class DataChoice:
             raise DataError(f"There is no file {self.source!r}.")
 
     def load(self, seed: int, sha256: str | None = None) -> LoadedData:
-        """Load the data set.
-
-        Parameters
-        ----------
-        seed
-            Seed of the split.
-        sha256
-            Expected hash of the CSV file, if any.
-
-        Raises
-        ------
-        DataError
-            If the data cannot be used; the message says what to change.
-        """
+        """Load the data set, split with ``seed``; the CSV file must have the hash ``sha256``, if given."""
         self.check()
         if self.is_built_in:
             options: dict[str, Any] = {**BUILT_IN[self.source], "all_actionable": self.all_actionable, "seed": seed}
@@ -145,13 +124,7 @@ class DataChoice:
         return LoadedData(self.build(frame, favourable, seed), digest, favourable)
 
     def favourable_value(self, frame: pd.DataFrame) -> Any:
-        """Check the columns that options name, and return the favourable outcome with the type it has in ``frame``.
-
-        Raises
-        ------
-        DataError
-            If a column or the outcome is unknown, with the closest match.
-        """
+        """Check the columns that options name, and return the favourable outcome with the type it has in ``frame``."""
         named = {
             "target column": (self.target,),
             "immutable feature": self.immutable,
@@ -253,7 +226,9 @@ def model_option(default: str) -> Decorator:
 
 def method_options(func: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--set`` (as ``hyperparams``) and ``--seed``; the seed is None if not given."""
-    hyperparams = click.option(
+    seed_help = "of the split, the classifier, the sample of people, and the method; default 0"
+    func = click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help=seed_help)(func)
+    return click.option(
         "--set",
         "hyperparams",
         multiple=True,
@@ -261,15 +236,7 @@ def method_options(func: Callable[..., Any]) -> Callable[..., Any]:
         callback=lambda ctx, param, words: parse_hyperparams(words),
         help="a hyper-parameter, such as tau=0.9; NAME.KEY=VALUE for one key of a mapping, such as "
         "monotone.age=increase or ppo.n_updates=30; VALUE may be JSON",
-    )
-    return hyperparams(
-        click.option(
-            "--seed",
-            type=click.IntRange(0, 2**32 - 1),
-            metavar="N",
-            help="of the split, the classifier, the sample of people, and the method; default 0",
-        )(func)
-    )
+    )(func)
 
 
 planner_option = click.option(
@@ -279,11 +246,6 @@ planner_option = click.option(
 
 def parse_hyperparams(words: Sequence[str]) -> dict[str, Any]:
     """Parse ``NAME=VALUE`` words.
-
-    Raises
-    ------
-    CommandError
-        If a word is not of this form.
 
     Examples
     --------
@@ -324,30 +286,15 @@ def check_classifier_name(name: str) -> None:
 
 
 def load_classifier(name: str, loaded: LoadedData, seed: int) -> MLModel:
-    """Train a built-in classifier, or import ``module:name``.
-
-    Raises
-    ------
-    ModelError
-        If it is unknown, cannot be imported, or does not fit the data.
-    """
-    check_classifier_name(name)
+    """Train a built-in classifier, or import ``module:name``."""
     if name in CLASSIFIERS:
         return models.train(loaded.data, name, seed=seed, progress=sys.stderr.isatty())
-    try:
-        with user_code():
-            model = import_object(name)
-    except Exception as error:
-        raise ModelError(f"The model {name!r} cannot be imported: {describe_error(error)}") from error
+    with user_code(f"The model {name!r} cannot be imported", ModelError):
+        model = import_object(name)
     fitted = isinstance(model, (MLModel, torch.nn.Module)) or hasattr(model, "predict_proba") or hasattr(model, "fit")
     if not fitted and callable(model) and not isinstance(model, type):
-        try:
-            with user_code():
-                model = model(loaded.data)
-        except RoseCarlaError:
-            raise
-        except Exception as error:
-            raise ModelError(f"{name!r} failed to return a model: {describe_error(error)}") from error
+        with user_code(f"{name!r} failed to return a model", ModelError):
+            model = model(loaded.data)
     if isinstance(model, MLModel):
         _check_same_data(name, model, loaded.data)
         return model
@@ -371,20 +318,9 @@ def _check_same_data(name: str, model: MLModel, data: Dataset) -> None:
 
 
 def find_method(name: str) -> Entry:
-    """Return a method by name or ``module:Class``.
-
-    Raises
-    ------
-    ExperimentError
-        If there is no such method.
-    """
-    try:
-        with user_code():
-            return entry(name)
-    except RoseCarlaError:
-        raise
-    except Exception as error:
-        raise ExperimentError(f"The method {name!r} cannot be imported: {describe_error(error)}") from error
+    """Return a method by name or ``module:Class``."""
+    with user_code(f"The method {name!r} cannot be imported", ExperimentError):
+        return entry(name)
 
 
 def check_hyperparams(name: str, hyperparams: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -402,13 +338,7 @@ def check_hyperparams(name: str, hyperparams: Mapping[str, Any], seed: int) -> d
 
 
 def find_planner(name: str) -> type[Sequential]:
-    """Return the class of a method that plans steps.
-
-    Raises
-    ------
-    CommandError
-        If the method only finds counterfactuals.
-    """
+    """Return the class of a method that plans steps."""
     make = find_method(name).make
     if not (isinstance(make, type) and issubclass(make, Sequential)):
         raise CommandError(f"{name} does not plan steps: choose one of {', '.join(PLANNERS)}.")
@@ -416,17 +346,6 @@ def find_planner(name: str) -> type[Sequential]:
 
 
 def build_method(name: str, model: MLModel, seed: int, hyperparams: Mapping[str, Any]) -> RecourseMethod:
-    """Build a method for ``model``, and train it if it learns.
-
-    Raises
-    ------
-    RoseCarlaError
-        If the method cannot be built for the model.
-    """
-    try:
-        with user_code():
-            return find_method(name).build(model, seed, hyperparams)
-    except RoseCarlaError:
-        raise
-    except Exception as error:
-        raise ExperimentError(f"{name} cannot be built for this model: {describe_error(error)}") from error
+    """Build a method for ``model``, and train it if it learns."""
+    with user_code(f"{name} cannot be built for this model", ExperimentError):
+        return find_method(name).build(model, seed, hyperparams)

@@ -49,13 +49,7 @@ class Training:
     seed: int
 
     def check_folder(self, folder: Path, force: bool) -> None:
-        """Raise an error if the folder cannot be written, or holds another policy or the data.
-
-        Raises
-        ------
-        CommandError
-            If the folder cannot be used.
-        """
+        """Raise an error if the folder cannot be written, or holds another policy or the data."""
         if folder.exists() and not folder.is_dir():
             raise CommandError(f"{str(folder)!r} is a file: name a folder.")
         check_writable(folder)
@@ -89,13 +83,7 @@ class LoadedPolicy:
 
 
 def read_training(folder: Path) -> Training:
-    """Read what the policy of a folder was trained with.
-
-    Raises
-    ------
-    CommandError
-        If the folder does not hold a policy of ``rose-carla train``.
-    """
+    """Read what the policy of a folder was trained with."""
     if not folder.is_dir():
         raise CommandError(f"There is no folder {str(folder)!r}: create one with 'rose-carla train'.")
     if not (folder / POLICY).is_file():
@@ -149,11 +137,6 @@ def load_policy(folder: Path, data: DataChoice, model: str | None, method: str |
     model, method
         Names to confirm. User code is run only if the user names it: a classifier or method of the form
         ``module:name`` must be given again.
-
-    Raises
-    ------
-    RoseCarlaError
-        If the data, the classifier or the policy differ from those of the training.
     """
     training = read_training(folder)
     if data.given_options:

@@ -14,31 +14,8 @@ from typing import Any, TextIO
 
 import click
 from rose_carla._lib.text import csv_safe, printable
-from rose_carla.cli import Command, NameType
-from rose_carla.cli.console import (
-    DONE,
-    FAILED,
-    STDIO,
-    CommandError,
-    check_inputs,
-    check_output,
-    for_stream,
-    open_output,
-    remark,
-    use_utf8_stdout,
-)
-from rose_carla.cli.options import (
-    DataChoice,
-    build_method,
-    check_classifier_name,
-    check_hyperparams,
-    data_options,
-    find_planner,
-    load_classifier,
-    method_options,
-    model_option,
-    planner_option,
-)
+from rose_carla.cli import Command, NameType, console, options
+from rose_carla.cli.options import DataChoice
 from rose_carla.cli.policy_folder import input_files, load_policy
 from rose_carla.datasets.people import PeopleChunk, PeopleReader
 from rose_carla.rose.plan import COLUMNS, Plan
@@ -70,7 +47,7 @@ def write_csv(answers: list[Answer], file: TextIO, first: bool) -> None:
     for label, plan, note in answers:
         for row in _rows(label, plan, note):
             cells = {name: "" if value is None else str(csv_safe(value)) for name, value in row.items()}
-            writer.writerow({name: for_stream(cell, file) for name, cell in cells.items()})
+            writer.writerow({name: console.for_stream(cell, file) for name, cell in cells.items()})
 
 
 def _rows(label: str, plan: Plan | None, note: str) -> Iterator[dict[str, Any]]:
@@ -113,10 +90,10 @@ FORMATS: Mapping[str, Callable[[list[Answer], TextIO, bool], None]] = {
 @click.command(cls=Command, epilog=_EPILOG)
 @click.argument("people", metavar="PEOPLE")
 @click.option("--policy", metavar="DIR", help="folder of 'rose-carla train'; without it, train on --data")
-@data_options("--data")
-@model_option("ann")
-@planner_option
-@method_options
+@options.data_options("--data")
+@options.model_option("ann")
+@options.planner_option
+@options.method_options
 @click.option("--id", "id_column", metavar="COL", help="column that identifies people; default: rows numbered from 1")
 @click.option("--format", "form", type=NameType("format", FORMATS), default="csv", help="csv (default), json or text")
 @click.option("--out", metavar="FILE", help="default: stdout")
@@ -142,11 +119,10 @@ def recourse(
     success.
     """
     folder = None if policy is None else Path(policy)
-    check_inputs(people)
-    check_inputs(people if people == STDIO else None, data.source)
-    out = check_output(out, people, data.source, *input_files(folder))
+    console.check_inputs([people], data.source)
+    out = console.check_output(out, people, data.source, *input_files(folder))
     if form != "text":
-        use_utf8_stdout()
+        console.use_utf8_stdout()
     if folder is not None:
         check_part_of_training(policy, hyperparams, seed)
         planner = load_policy(folder, data, model, method).method
@@ -155,7 +131,7 @@ def recourse(
     reader = PeopleReader(planner._mlmodel.data, id_column, extrapolate)
     counts: Counter[str] = Counter()
     labels: Counter[str] = Counter()
-    with open_output(out) as file, tqdm(unit=" people", disable=None, total=_count_lines(people)) as bar:
+    with console.open_output(out) as file, tqdm(unit=" people", disable=None, total=_count_lines(people)) as bar:
         for some in reader.chunks(people, chunk):
             answers = plan_chunk(planner, some)
             FORMATS[form](answers, file, not counts)
@@ -167,27 +143,27 @@ def recourse(
             FORMATS[form]([], file, True)
     shared = sum(count > 1 for count in labels.values())
     if shared:
-        remark(f"{shared} values of column {id_column!r} belong to more than one person")
+        console.remark(f"{shared} values of column {id_column!r} belong to more than one person")
     total = f"{sum(counts.values()):,} people"
     print(f"{total}: {', '.join(f'{n:,} {status}' for status, n in sorted(counts.items()))}", file=sys.stderr)
-    return FAILED if counts[INVALID] else DONE
+    return console.FAILED if counts[INVALID] else console.DONE
 
 
 def check_part_of_training(policy: object, hyperparams: Mapping[str, Any], seed: int | None) -> None:
     """Raise an error for options that a policy has fixed."""
     for option, given in (("--set", bool(hyperparams)), ("--seed", seed is not None)):
         if given:
-            raise CommandError(f"{option} is part of the training in {str(policy)!r}: leave it out.")
+            raise console.CommandError(f"{option} is part of the training in {str(policy)!r}: leave it out.")
 
 
 def _train_planner(data: DataChoice, model: str, method: str, hyperparams: Mapping[str, Any], seed: int) -> Sequential:
     if not data.source:
-        raise CommandError("Name a trained policy with --policy DIR, or data to train on with --data DATA.")
+        raise console.CommandError("Name a trained policy with --policy DIR, or data to train on with --data DATA.")
     data.check()
-    find_planner(method)
-    check_classifier_name(model)
-    check_hyperparams(method, hyperparams, seed)
-    planner = build_method(method, load_classifier(model, data.load(seed), seed), seed, hyperparams)
+    options.find_planner(method)
+    options.check_classifier_name(model)
+    options.check_hyperparams(method, hyperparams, seed)
+    planner = options.build_method(method, options.load_classifier(model, data.load(seed), seed), seed, hyperparams)
     assert isinstance(planner, Sequential)
     return planner
 

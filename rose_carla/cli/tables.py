@@ -29,9 +29,7 @@ from rose_carla.bench.runner import Finished
 from rose_carla.bench.store import Store
 from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.carla_compat import import_optional
-from rose_carla.cli import Command, NameType, WordsOption
-from rose_carla.cli.console import DONE, FAILED, CommandError, Interrupted, echo, report_failure
-from rose_carla.cli.options import find_method
+from rose_carla.cli import Command, NameType, WordsOption, console, options
 from rose_carla.errors import RoseCarlaError
 from tqdm import tqdm
 
@@ -88,64 +86,48 @@ class BenchRun:
                 judgements = [judgement for each in experiments for judgement in each.judgements]
                 return bench.run(judgements, store, engine, self.out_path / "logs")
         except KeyboardInterrupt as error:
-            raise Interrupted(_RESUME) from error
+            raise console.Interrupted(_RESUME) from error
         finally:
             engine.close()
 
 
 def run_options(folder: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Add the options of commands that compute cells; the command gets a :class:`BenchRun` as ``run``."""
-    options = [
-        click.option(
-            "--datasets",
-            cls=WordsOption,
-            type=NameType("data set", data_sets.NAMES),
-            default=data_sets.NAMES,
-            metavar="NAME ...",
-            help="default: all three",
-        ),
-        click.option(
-            "--seeds", type=click.IntRange(1, 10_000), default=1, metavar="N", help="use seeds 0 to N-1; default 1"
-        ),
-        click.option(
-            "--quick", is_flag=True, help=f"{_QUICK_PEOPLE} people and {_QUICK_SAMPLES} samples: a preview only"
-        ),
-        click.option("--actionable", is_flag=True, help="keep immutable features; the paper changes all"),
-        click.option(
-            "--jobs",
-            type=click.IntRange(1, 1024),
-            metavar="N",
-            help="cells computed in parallel; default 1, for comparable times, or all cores with --quick",
-        ),
-        click.option(
-            "--backend",
-            type=NameType("backend", ("local", "dask")),
-            default="local",
-            metavar="NAME",
-            help="local (default) or dask",
-        ),
-        click.option("--scheduler", metavar="ADDRESS", help="of the Dask cluster, such as tcp://10.0.0.1:8786"),
-        click.option("--out", default=f"results/{folder}", metavar="DIR", help=f"default results/{folder}"),
-        click.option("--cells", default="results/cells", metavar="DIR", help="stored cells; default results/cells"),
-    ]
+    names = {"cls": WordsOption, "type": NameType("data set", data_sets.NAMES), "default": data_sets.NAMES}
+    count = {"type": click.IntRange(1, 10_000), "metavar": "N"}
+    quick = f"{_QUICK_PEOPLE} people and {_QUICK_SAMPLES} samples: a preview only"
+    jobs = "cells computed in parallel; default 1, for comparable times, or all cores with --quick"
+    backends = NameType("backend", ("local", "dask"))
+    params: dict[str, dict[str, Any]] = {
+        "datasets": {**names, "metavar": "NAME ...", "help": "default: all three"},
+        "seeds": {**count, "default": 1, "help": "use seeds 0 to N-1; default 1"},
+        "quick": {"is_flag": True, "help": quick},
+        "actionable": {"is_flag": True, "help": "keep immutable features; the paper changes all"},
+        "jobs": {**count, "type": click.IntRange(1, 1024), "help": jobs},
+        "backend": {"type": backends, "default": "local", "help": "local (default) or dask"},
+        "scheduler": {"metavar": "ADDRESS", "help": "of the Dask cluster, such as tcp://10.0.0.1:8786"},
+        "out": {"default": f"results/{folder}", "metavar": "DIR", "help": f"default results/{folder}"},
+        "cells": {"default": "results/cells", "metavar": "DIR", "help": "stored cells; default results/cells"},
+    }
 
     def decorate(func: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(func)
-        def command(**params: Any) -> int:
-            common = ("datasets", "seeds", "quick", "actionable", "jobs", "backend", "scheduler", "out", "cells")
-            further = {name: value for name, value in params.items() if name not in common}
-            return func(run=_bench_run(params), **further)
+        def command(**chosen: Any) -> int:
+            further = {name: value for name, value in chosen.items() if name not in params}
+            return func(run=_bench_run(chosen), **further)
 
-        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+        for name, attributes in reversed(params.items()):
+            command = click.option(f"--{name}", **attributes)(command)
+        return command
 
     return decorate
 
 
 def _bench_run(params: dict[str, Any]) -> BenchRun:
     if params["backend"] == "dask" and not params["scheduler"]:
-        raise CommandError("--backend dask requires --scheduler ADDRESS.")
+        raise console.CommandError("--backend dask requires --scheduler ADDRESS.")
     if params["backend"] != "dask" and params["scheduler"]:
-        raise CommandError("--scheduler requires --backend dask.")
+        raise console.CommandError("--scheduler requires --backend dask.")
     jobs = params["jobs"] or (n_cores() if params["quick"] else 1)
     sizes = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
     names, seeds = tuple(dict.fromkeys(params["datasets"])), tuple(range(params["seeds"]))
@@ -174,7 +156,7 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
 def table1(run: BenchRun, methods: tuple[str, ...], classifier: str) -> int:
     """Compute the paper's Table 1: three data sets, nine methods, eight metrics."""
     for method in methods:
-        find_method(method)
+        options.find_method(method)
     spec = layouts.table_1(run.scope, tuple(dict.fromkeys(methods)))
     return _make_tables(run, "ROSE: the paper's Table 1", [spec], ("table1",))
 
@@ -209,16 +191,16 @@ def _make_tables(
     about = _provenance(run, started, made_by, finished, failed) | {"hyperparameters": _hyperparams(finished)}
     held = write_report(run.out_path, title, parts, about, failed, compared)
     for table, _ in parts:
-        echo(render_text(table))
+        console.echo(render_text(table))
         if table.name in held:
-            echo(_format_claims(held[table.name]))
-    echo(
+            console.echo(_format_claims(held[table.name]))
+    console.echo(
         f"Written to {printable(run.out)}/ after {time.time() - started:.0f} s; "
         f"{finished.n_reused} of {finished.n_reused + finished.n_run} cells were stored before."
     )
     for text in failed:
-        report_failure(text)
-    return FAILED if failed else DONE
+        console.report_failure(text)
+    return console.FAILED if failed else console.DONE
 
 
 def _build(spec: TableSpec, finished: Finished, names: Sequence[str]) -> tuple[Table, pd.DataFrame]:
@@ -302,7 +284,7 @@ def figures(run: BenchRun, names: tuple[str, ...], formats: tuple[str, ...]) -> 
     about = _provenance(run, started, made_by, finished, failed)
     write_file(run.out_path / "run.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     for name in drawn:
-        echo(f"{printable(str(Path(run.out) / name))}: {RECIPES[name].description}")
+        console.echo(f"{printable(str(Path(run.out) / name))}: {RECIPES[name].description}")
     for text in failed:
-        report_failure(text)
-    return FAILED if failed else DONE
+        console.report_failure(text)
+    return console.FAILED if failed else console.DONE

@@ -13,20 +13,8 @@ import click
 from rose_carla import models
 from carla.models.api import MLModel
 from rose_carla._lib.text import printable
-from rose_carla.cli import Command
-from rose_carla.cli.console import DONE, STDIO, CommandError, echo, remark
-from rose_carla.cli.options import (
-    DataChoice,
-    build_method,
-    check_classifier_name,
-    check_hyperparams,
-    data_options,
-    find_planner,
-    load_classifier,
-    method_options,
-    model_option,
-    planner_option,
-)
+from rose_carla.cli import Command, console, options
+from rose_carla.cli.options import DataChoice
 from rose_carla.cli.policy_folder import POLICY, SUMMARY, Training
 from rose_carla.errors import DataError
 from rose_carla.rose.sequential import Sequential
@@ -46,10 +34,10 @@ train.json, a readable summary. 'rose-carla recourse' and 'rose-carla evaluate' 
 
 
 @click.command(cls=Command, epilog=_EPILOG)
-@data_options("data", required=True)
-@model_option("ann")
-@planner_option
-@method_options
+@options.data_options("data", required=True)
+@options.model_option("ann")
+@options.planner_option
+@options.method_options
 @click.option("--out", required=True, metavar="DIR", help="the folder; created if it does not exist")
 @click.option("--force", is_flag=True, help="overwrite another policy in the folder")
 @click.pass_obj
@@ -63,40 +51,43 @@ def train(
     out: str,
     force: bool,
 ) -> int:
-    """Train a classifier and a policy that plans recourse for it, and save the policy in a folder."""
-    if data.source == STDIO:
-        raise CommandError("The training data must be a file: they are read again together with the policy.")
+    """Train a classifier and a policy that plans recourse for it, and save the policy in a folder.
+
+    DATA is german, german-typed, adult, compas, or a CSV file with one row per person, in original units.
+    """
+    if data.source == console.STDIO:
+        raise console.CommandError("The training data must be a file: they are read again together with the policy.")
     data.check()
     folder = Path(out).absolute()  # user code may change the working directory
     name, kind, seed = method or "ROSE-one", model or "ann", seed or 0
-    find_planner(name)
-    check_classifier_name(kind)
-    settings = json.loads(json.dumps(check_hyperparams(name, hyperparams, seed)))  # as read back
+    options.find_planner(name)
+    options.check_classifier_name(kind)
+    settings = json.loads(json.dumps(options.check_hyperparams(name, hyperparams, seed)))  # as read back
     loaded = data.load(seed)
     if not data.is_built_in:
         data = dataclasses.replace(data, source=os.path.abspath(data.source))
     training = Training(data, loaded.sha256, kind, name, settings, seed)
     training.check_folder(Path(out), force)
     start = time.perf_counter()
-    classifier = load_classifier(kind, loaded, seed)
+    classifier = options.load_classifier(kind, loaded, seed)
     fitted = time.perf_counter()
-    planner = build_method(name, classifier, seed, hyperparams)
+    planner = options.build_method(name, classifier, seed, hyperparams)
     assert isinstance(planner, Sequential)
     trained = time.perf_counter()
     training.save(folder, planner, words)
     test = loaded.data.df_test
     accuracy, share = models.accuracy(classifier, test), test[loaded.data.target].mean()
-    echo(f"data        {printable(loaded.summary())}")
-    echo(
+    console.echo(f"data        {printable(loaded.summary())}")
+    console.echo(
         f"classifier  {printable(kind)}, accuracy {accuracy:.3f} on the {len(test):,} people of the test split, "
         f"{fitted - start:.1f} s"
     )
     if accuracy <= max(share, 1 - share):
-        remark("the classifier is no better than always predicting the more frequent outcome")
-    echo(f"policy      {printable(name)}, trained in {trained - fitted:.1f} s")
-    echo(f"plans       {_count_plans(planner, classifier, seed)}")
-    echo(f"written     {printable(out)}/{POLICY}, {printable(out)}/{SUMMARY}")
-    return DONE
+        console.remark("the classifier is no better than always predicting the more frequent outcome")
+    console.echo(f"policy      {printable(name)}, trained in {trained - fitted:.1f} s")
+    console.echo(f"plans       {_count_plans(planner, classifier, seed)}")
+    console.echo(f"written     {printable(out)}/{POLICY}, {printable(out)}/{SUMMARY}")
+    return console.DONE
 
 
 def _count_plans(method: Sequential, model: MLModel, seed: int) -> str:
