@@ -20,52 +20,53 @@ LARGEST_SEED = 2**63 - 1
 REQUIRED: Any = dataclasses.MISSING
 #: CARLA's marker of an optional hyper-parameter.
 _OPTIONAL = "_optional_"
-#: Key of the constraint in a field's metadata.
-_RULE = "rule"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rule:
+class _Constraint:
     """Constraint on a value: a test, its description, and the largest number allowed."""
 
-    allows: Callable[[Any], object]
+    is_valid: Callable[[Any], bool]
     words: str
-    most: float = math.inf
+    le: float = math.inf
+
+
+def _field(default: Any, constraint: _Constraint) -> Any:
+    return dataclasses.field(default=default, metadata={"constraint": constraint})
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
 
 
 def number(
-    default: float,
-    *,
-    gt: float = -math.inf,
-    ge: float = -math.inf,
-    lt: float = math.inf,
-    le: float = math.inf,
+    default: float, *, gt: float = -math.inf, ge: float = -math.inf, lt: float = math.inf, le: float = math.inf
 ) -> Any:
     """Field for a finite number."""
     bounds = {"above": gt, "at least": ge, "below": lt, "at most": le}
     words = [f"{name} {bound:g}" for name, bound in bounds.items() if math.isfinite(bound)]
-    rule = _Rule(
-        lambda value: (
-            isinstance(value, (int, float)) and not isinstance(value, bool) and gt < value < lt and ge <= value <= le
-        ),
-        " and ".join([*words, "finite"] if min(lt, le) == math.inf else words),
-        sys.float_info.max,
-    )
-    return dataclasses.field(default=default, metadata={_RULE: rule})
+    if min(lt, le) == math.inf:
+        words.append("finite")
+
+    def is_valid(value: Any) -> bool:
+        return _is_number(value) and gt < value < lt and ge <= value <= le
+
+    return _field(default, _Constraint(is_valid, " and ".join(words), sys.float_info.max))
 
 
 def integer(default: int, *, ge: int = 1, le: int = 10**9) -> Any:
     """Field for an integer."""
-    rule = _Rule(
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and ge <= value,
-        f"an integer of at least {ge}",
-        le,
+    return _field(
+        default, _Constraint(lambda value: _is_integer(value) and ge <= value, f"an integer of at least {ge}", le)
     )
-    return dataclasses.field(default=default, metadata={_RULE: rule})
 
 
 def seed() -> Any:
-    """Field for the seed of a generator, 0 by default, of at most 63 bits."""
+    """Field for the seed of a generator, 0 by default."""
     return integer(0, ge=0, le=LARGEST_SEED)
 
 
@@ -88,66 +89,51 @@ def check_seed(seed: object, error: type[RoseCarlaError] = DataError, le: int = 
 
 def factor(default: str, *, names: tuple[str, ...]) -> Any:
     """Field for a factor above 0, or the name of a rule that computes it."""
-    known = ", ".join(map(repr, names))
-    rule = _Rule(
-        lambda value: (
-            value in names
-            if isinstance(value, str)
-            else isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-        ),
-        f"{known} or a number above 0",
-        sys.float_info.max,
-    )
-    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+    def is_valid(value: Any) -> bool:
+        return value in names if isinstance(value, str) else _is_number(value) and 0 < value < math.inf
+
+    words = f"{', '.join(map(repr, names))} or a number above 0"
+    return _field(default, _Constraint(is_valid, words, sys.float_info.max))
 
 
 def flag(default: bool) -> Any:
     """Field for True or False."""
-    rule = _Rule(lambda value: isinstance(value, bool), "True or False")
-    return dataclasses.field(default=default, metadata={_RULE: rule})
+    return _field(default, _Constraint(lambda value: isinstance(value, bool), "True or False"))
 
 
 def optional_flag() -> Any:
     """Field for True, False or None, the default."""
-    rule = _Rule(lambda value: value is None or isinstance(value, bool), "True, False or None")
-    return dataclasses.field(default=None, metadata={_RULE: rule})
+    return _field(None, _Constraint(lambda value: value is None or isinstance(value, bool), "True, False or None"))
 
 
 def mapping() -> Any:
     """Field for a mapping, empty by default."""
-    rule = _Rule(lambda value: isinstance(value, Mapping), "a mapping")
-    return dataclasses.field(default_factory=dict, metadata={_RULE: rule})
+    constraint = _Constraint(lambda value: isinstance(value, Mapping), "a mapping")
+    return dataclasses.field(default_factory=dict, metadata={"constraint": constraint})
 
 
 def numbers(default: tuple[float, ...], *, ge: float, words: str) -> Any:
-    """Field for a tuple of finite numbers of at least ``ge``; ``words`` describe it in messages."""
-    rule = _Rule(
-        lambda value: (
-            isinstance(value, (tuple, list))
-            and len(value) > 0
-            and not any(isinstance(each, bool) for each in value)
-            and all(isinstance(each, (int, float)) and ge <= each < math.inf for each in value)
-        ),
-        words,
-    )
-    return dataclasses.field(default=default, metadata={_RULE: rule})
+    """Field for a tuple of finite numbers of at least ``ge``, described by ``words`` in messages."""
+
+    def is_valid(value: Any) -> bool:
+        is_sequence = isinstance(value, (tuple, list)) and len(value) > 0
+        return is_sequence and all(_is_number(each) and ge <= each < math.inf for each in value)
+
+    return _field(default, _Constraint(is_valid, words))
 
 
 def integers(default: tuple[int, ...], *, ge: int = 1, le: int = 10**9) -> Any:
     """Field for a tuple of integers, which may be empty."""
-    rule = _Rule(
-        lambda value: (
-            isinstance(value, (tuple, list))
-            and not any(isinstance(each, bool) for each in value)
-            and all(isinstance(each, int) and ge <= each <= le for each in value)
-        ),
-        f"a tuple of integers from {ge} to {le}",
-    )
-    return dataclasses.field(default=default, metadata={_RULE: rule})
+
+    def is_valid(value: Any) -> bool:
+        return isinstance(value, (tuple, list)) and all(_is_integer(each) and ge <= each <= le for each in value)
+
+    return _field(default, _Constraint(is_valid, f"a tuple of integers from {ge} to {le}"))
 
 
 class Hyperparameters:
-    """Base class of frozen dataclasses of options.
+    """Base class of frozen dataclasses of hyper-parameters, which validate their values.
 
     Examples
     --------
@@ -171,12 +157,12 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         for each in self._fields():
-            rule, given = each.metadata.get(_RULE), getattr(self, each.name)
-            value = _plain(given)
-            if rule is not None and not rule.allows(value):
-                raise self.error(f"{each.name} must be {rule.words}, got {short_repr(given)}.")
-            if rule is not None and isinstance(value, (int, float)) and value > rule.most:
-                raise self.error(f"{each.name} must be at most {rule.most:.2g}, got {short_repr(given)}.")
+            constraint, given = each.metadata.get("constraint"), getattr(self, each.name)
+            value = _python_value(given)
+            if constraint is not None and not constraint.is_valid(value):
+                raise self.error(f"{each.name} must be {constraint.words}, got {short_repr(given)}.")
+            if constraint is not None and _is_number(value) and value > constraint.le:
+                raise self.error(f"{each.name} must be at most {constraint.le:.2g}, got {short_repr(given)}.")
             object.__setattr__(self, each.name, value)
 
     @classmethod
@@ -195,16 +181,16 @@ class Hyperparameters:
         Parameters
         ----------
         hyperparams
-            Values by name. ``preset`` names values of :attr:`presets`, over which the others go.
+            Values by name. ``preset`` selects values of :attr:`presets`, which the others override.
         defaults
-            Instead of the class's own.
+            Defaults that override those of the fields.
         kind
-            What a name stands for, in messages.
+            Kind of the names, for messages.
 
         Raises
         ------
         RoseCarlaError
-            For an unknown name, with the close match, or an invalid value.
+            For an unknown name, with the closest match, or an invalid value.
         """
         if hyperparams is not None and not isinstance(hyperparams, Mapping):
             raise cls.error(f"Expected a dictionary from each {kind} to its value, got {type(hyperparams).__name__}.")
@@ -219,7 +205,7 @@ class Hyperparameters:
             if not isinstance(name, str) or name not in cls.presets:
                 raise cls.error(unknown_name("preset", name, cls.presets))
             preset = cls.presets[name]
-            chosen = {key: _over(preset.get(key), value) for key, value in chosen.items()}
+            chosen = {key: _override(preset.get(key), value) for key, value in chosen.items()}
         optional = [key for key, value in chosen.items() if isinstance(value, str) and value == _OPTIONAL]
         chosen.update(dict.fromkeys(optional))
         return cls(**{**(defaults or {}), **preset, **chosen})
@@ -231,7 +217,7 @@ class Hyperparameters:
         return {name: _OPTIONAL if value is None else value for name, value in values.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can store."""
+        """Return plain values that are valid JSON."""
         values = {each.name: getattr(self, each.name) for each in self._fields()}
         return {
             name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
@@ -239,17 +225,17 @@ class Hyperparameters:
         }
 
 
-def _plain(value: Any) -> Any:
+def _python_value(value: Any) -> Any:
     """Convert numpy values to Python's, also inside sequences and mappings."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())
     if isinstance(value, (tuple, list)):
-        return tuple(_plain(each) for each in value)
-    return {key: _plain(each) for key, each in value.items()} if isinstance(value, Mapping) else value
+        return tuple(_python_value(each) for each in value)
+    return {key: _python_value(each) for key, each in value.items()} if isinstance(value, Mapping) else value
 
 
-def _over(preset: Any, value: Any) -> Any:
+def _override(preset: Any, value: Any) -> Any:
     """Override a preset's value; mappings are merged key by key."""
     return {**preset, **value} if isinstance(preset, Mapping) and isinstance(value, Mapping) else value
