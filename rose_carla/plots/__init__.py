@@ -4,7 +4,7 @@ from rose_carla.plots.learning_curves import learning_curve, learning_curves
 from rose_carla.plots.noise_plots import accumulation, lengths, noise_around, noisy_paths, perturbations
 from rose_carla.plots.plan_chart import plan_chart
 from rose_carla.plots.plane import Plane, patches, savings
-from rose_carla.plots.ranks import critical_difference, critical_difference_diagram, mean_ranks
+from rose_carla.plots.ranks import critical_difference, critical_difference_diagram, rank_methods
 from rose_carla.plots.result_plots import RATES, action_units, frontier, proximity, thresholds
 from rose_carla.plots.style import COLUMN, FORMATS, PAGE, image, save
 
@@ -23,13 +23,13 @@ __all__ = [
     "learning_curve",
     "learning_curves",
     "lengths",
-    "mean_ranks",
     "noise_around",
     "noisy_paths",
     "patches",
     "perturbations",
     "plan_chart",
     "proximity",
+    "rank_methods",
     "save",
     "savings",
     "thresholds",

@@ -31,10 +31,8 @@ def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samp
 
     Parameters
     ----------
-    plane
-        The plane.
-    point
-        (2,) the intended state, marked by a cross.
+    plane, point
+        The plane, and the intended state (2,), marked by a cross.
     variance
         The paper's sigma^2.
     n_samples, seed
@@ -78,10 +76,8 @@ def lengths(
 
     Parameters
     ----------
-    plane
-        The plane.
-    factuals, ends
-        Start and intended end of each recourse.
+    plane, factuals, ends
+        The plane, and start and intended end of each recourse.
     variance
         Variance of the Gaussian noise, whatever the length.
     unit_variance, action_unit
@@ -134,10 +130,8 @@ def perturbations(
 
     Parameters
     ----------
-    plane
-        The plane.
-    factual, actions
-        (2,) and (2, 2): the current state and two actions; the first three panels show the end of both together.
+    plane, factual, actions
+        The plane, the current state (2,) and two actions (2, 2); the first three panels show the end of both together.
     variance
         Variance of the Gaussian noise, and of the plausible noise of each step.
     slope, radius
@@ -180,10 +174,8 @@ def accumulation(plane: Plane, factual: np.ndarray, actions: np.ndarray, varianc
 
     Parameters
     ----------
-    plane
-        The plane.
-    factual, actions
-        (2,) and (k, 2).
+    plane, factual, actions
+        The plane, the current state (2,) and the actions (k, 2).
     variance
         Variance of the noise of each action.
     seed
@@ -230,10 +222,8 @@ def noisy_paths(
 
     Parameters
     ----------
-    plane
-        The plane.
-    plans
-        From the title of a panel to the start of a plan, (2,), and its actions, (k, 2).
+    plane, plans
+        The plane; and from the title of a panel to the start of a plan, (2,), and its actions, (k, 2).
     unit_variance, action_unit
         Variance of the noise of one unit of action, and the size of a unit.
     n_samples, seed

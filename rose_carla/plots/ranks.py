@@ -9,21 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rose_carla.errors import ExperimentError
-from rose_carla.plots.style import (
-    COLUMN,
-    axes_or_new,
-    check_columns,
-    dataset_style,
-    dataset_title,
-    draw_grid,
-    escape_math,
-    method_style,
-    styled,
-)
+from rose_carla.plots import style
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 
-def mean_ranks(results: pd.DataFrame, metric: str, lower_is_better: bool = True) -> pd.DataFrame:
+def rank_methods(results: pd.DataFrame, metric: str, lower_is_better: bool = True) -> pd.DataFrame:
     """Rank the methods for each person, 1 is the best, ties share a rank: a row for each person.
 
     Methods without recourse for a person share the last rank.
@@ -44,10 +34,10 @@ def mean_ranks(results: pd.DataFrame, metric: str, lower_is_better: bool = True)
     --------
     >>> rows = [["german", 0, 1, "A", 0.1], ["german", 0, 1, "B", float("nan")], ["german", 0, 1, "C", 0.1]]
     >>> results = pd.DataFrame(rows, columns=["Dataset", "Seed", "Person", "Method", "Acc_AIR"])
-    >>> mean_ranks(results, "Acc_AIR").iloc[0].to_dict()
+    >>> rank_methods(results, "Acc_AIR").iloc[0].to_dict()
     {'A': 1.5, 'B': 3.0, 'C': 1.5}
     """
-    check_columns(results, metric)
+    style.check_columns(results, metric)
     person = ["Dataset", "Seed", "Person"]
     twice = results.loc[results.duplicated([*person, "Method"]), "Method"]
     if len(twice):
@@ -78,7 +68,7 @@ def critical_difference(n_methods: int, n_people: int, level: float = 0.05) -> f
     return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_people))
 
 
-@styled
+@style.styled
 def critical_difference_diagram(
     results: pd.DataFrame,
     metric: str,
@@ -95,7 +85,7 @@ def critical_difference_diagram(
     Parameters
     ----------
     results
-        As in :func:`mean_ranks`.
+        As in :func:`rank_methods`.
     metric, label
         Column that is compared, and its name in the figure.
     level
@@ -110,7 +100,7 @@ def critical_difference_diagram(
     ExperimentError
         If there are fewer than three methods or two people.
     """
-    ranks = mean_ranks(results, metric)
+    ranks = rank_methods(results, metric)
     n, k = ranks.shape
     if k < 3 or n < 2:
         raise ExperimentError(f"Comparing ranks needs at least three methods and two people, got {k} and {n}.")
@@ -119,17 +109,17 @@ def critical_difference_diagram(
     all_tied = bool((ranks.to_numpy() == (k + 1) / 2).all())  # Friedman's test is undefined
     p = 1.0 if all_tied else friedmanchisquare(*ranks.to_numpy().T).pvalue
     each = ranks.groupby(level="Dataset", sort=False).mean()
-    ax = axes_or_new(ax, COLUMN, (0.9 if len(each) > 1 else 0.75) + 0.16 * k)
+    ax = style.axes_or_new(ax, style.COLUMN, (0.9 if len(each) > 1 else 0.75) + 0.16 * k)
     for row, (method, mean) in enumerate(means.items()):
-        colour = method_style(str(method))[0]
+        colour = style.method_style(str(method))[0]
         ax.plot([mean - difference / 2, mean + difference / 2], [row, row], color=colour, linewidth=4, alpha=0.35)
         ax.plot(mean, row, "o", color=colour, markersize=4.5, zorder=3)
         for dataset in each.index if len(each) > 1 else ():
-            shade, marker = dataset_style(str(dataset))
-            name = dataset_title(str(dataset), titles) if row == 0 else None
+            shade, marker = style.dataset_style(str(dataset))
+            name = style.dataset_title(str(dataset), titles) if row == 0 else None
             look = {"markerfacecolor": "none", "markeredgewidth": 0.8, "markersize": 4, "linestyle": "none"}
             ax.plot(each.loc[dataset, method], row, marker, color=shade, label=name, zorder=2, **look)
-    ax.set_yticks(range(k), [f"{escape_math(str(method))}  {mean:.2f}" for method, mean in means.items()])
+    ax.set_yticks(range(k), [f"{style.escape_math(str(method))}  {mean:.2f}" for method, mean in means.items()])
     for text, method in zip(ax.get_yticklabels(), means.index, strict=True):
         text.set_fontweight("bold" if str(method).startswith("ROSE") else "normal")
     ax.set_ylim(k - 0.4, -0.6)
@@ -137,7 +127,7 @@ def critical_difference_diagram(
     ax.set_xticks(range(1, k + 1))
     verdict = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
     ax.set_xlabel(f"mean rank by {label}\n({n} people, Friedman test {verdict})")
-    draw_grid(ax, "x")
+    style.draw_grid(ax, "x")
     ax.tick_params(axis="y", length=0)
     if len(each) > 1:
         above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(each), "frameon": False}

@@ -9,23 +9,7 @@ import numpy as np
 import pandas as pd
 from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ExperimentError, unknown_name
-from rose_carla.plots.style import (
-    COLUMN,
-    GREEN,
-    GREY,
-    PAGE,
-    RED,
-    SMALL,
-    check_columns,
-    dataset_style,
-    dataset_title,
-    draw_grid,
-    escape_math,
-    legend_beside,
-    method_style,
-    new_axes,
-    styled,
-)
+from rose_carla.plots import style
 
 #: Invalidation rates and their names in the paper.
 RATES = {"Plausible_AIR": "Plausible AIR", "Acc_AIR": "Acc AIR", "Gaussian_AIR": "Gaussian AIR"}
@@ -35,7 +19,7 @@ _MARKERS = "osD^vP"
 _CLASSIFIERS = {"ann": ("NN", ""), "linear": ("LR", "////")}
 
 
-@styled
+@style.styled
 def frontier(results: pd.DataFrame, metric: str = "Acc_AIR", titles: Mapping[str, str] | None = None) -> Any:
     """Draw the mean invalidation rate against the mean L1 distance, a panel for each data set, as a ``Figure``.
 
@@ -65,12 +49,12 @@ def frontier(results: pd.DataFrame, metric: str = "Acc_AIR", titles: Mapping[str
     """
     if metric not in RATES:
         raise ExperimentError(unknown_name("invalidation rate", metric, RATES))
-    check_columns(results, metric, "Proximity")
-    figure, axes = new_axes(PAGE, 2.4, 1, results["Dataset"].nunique(), sharey=True)
+    style.check_columns(results, metric, "Proximity")
+    figure, axes = style.new_axes(style.PAGE, 2.4, 1, results["Dataset"].nunique(), sharey=True)
     for ax, part in _trade_off_panels(axes[0], results, metric, titles):
         means = part.groupby(["Method", "Condition"], sort=False)[["Proximity", metric]].mean()
         for method, points in means.groupby(level=0, sort=False):
-            colour, marker = method_style(str(method))
+            colour, marker = style.method_style(str(method))
             ours = str(method).startswith("ROSE")
             ax.plot(
                 points["Proximity"],
@@ -81,16 +65,16 @@ def frontier(results: pd.DataFrame, metric: str = "Acc_AIR", titles: Mapping[str
                 markeredgewidth=0.4,
                 markersize=5 if ours else 4,
                 linewidth=1.4 if ours else 0.9,
-                label=escape_math(str(method)),
+                label=style.escape_math(str(method)),
                 zorder=3 if ours else 2,
             )
         _set_log_scale(ax)
     axes[0, 0].set_ylim(bottom=-0.02)  # after drawing: it fixes the upper limit of all panels
-    legend_beside(figure, axes[0])
+    style.legend_beside(figure, axes[0])
     return figure
 
 
-@styled
+@style.styled
 def thresholds(results: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Any:
     """Draw Plausible AIR against L1 distance of ROSE-one for other thresholds and variances, as a ``Figure``.
 
@@ -103,10 +87,10 @@ def thresholds(results: pd.DataFrame, titles: Mapping[str, str] | None = None) -
     titles
         Titles of the data sets.
     """
-    check_columns(results, "Proximity", "Plausible_AIR")
+    style.check_columns(results, "Proximity", "Plausible_AIR")
     options = _parse_conditions(results, "tau", "variance")
     n_datasets = results["Dataset"].nunique()
-    figure, axes = new_axes(PAGE if n_datasets > 1 else COLUMN, 2.2, 1, n_datasets, sharey=True)
+    figure, axes = style.new_axes(style.PAGE if n_datasets > 1 else style.COLUMN, 2.2, 1, n_datasets, sharey=True)
     colours = import_optional("matplotlib").colormaps["viridis"]
     taus = sorted(options["tau"].unique())
     for ax, part in _trade_off_panels(axes[0], results.assign(**options), "Plausible_AIR", titles):
@@ -122,11 +106,11 @@ def thresholds(results: pd.DataFrame, titles: Mapping[str, str] | None = None) -
             )
     axes[0, 0].set_ylim(bottom=0)
     variances = ", ".join(f"{value:g}" for value in sorted(options["variance"].unique()))
-    legend_beside(figure, axes[0], title=rf"on a line $\sigma^2$ is" f"\n{variances}")
+    style.legend_beside(figure, axes[0], title=rf"on a line $\sigma^2$ is" f"\n{variances}")
     return figure
 
 
-@styled
+@style.styled
 def action_units(results: pd.DataFrame, titles: Mapping[str, str] | None = None) -> Any:
     """Draw Acc AIR and L1 distance of ROSE-mul for other sizes of a unit of action, as a ``Figure``.
 
@@ -139,14 +123,14 @@ def action_units(results: pd.DataFrame, titles: Mapping[str, str] | None = None)
     titles
         Titles of the data sets.
     """
-    check_columns(results, "Acc_AIR", "Proximity")
+    style.check_columns(results, "Acc_AIR", "Proximity")
     options = _parse_conditions(results, "action_unit")
     units = sorted(options["action_unit"].unique())
     parts = dict(iter(results.assign(**options).groupby("Dataset", sort=False)))
-    figure, axes = new_axes(COLUMN, 2.1, 1, 2)
+    figure, axes = style.new_axes(style.COLUMN, 2.1, 1, 2)
     for ax, metric, label in zip(axes[0], ("Acc_AIR", "Proximity"), ("Acc AIR", "L1 distance"), strict=True):
         for number, (dataset, part) in enumerate(parts.items()):
-            colour, marker = dataset_style(str(dataset))
+            colour, marker = style.dataset_style(str(dataset))
             groups = part.groupby("action_unit")[metric]
             means, errors = groups.mean(), 1.96 * groups.std() / np.sqrt(groups.count())
             ax.errorbar(
@@ -157,18 +141,18 @@ def action_units(results: pd.DataFrame, titles: Mapping[str, str] | None = None)
                 color=colour,
                 markersize=4,
                 elinewidth=0.8,
-                label=dataset_title(str(dataset), titles),
+                label=style.dataset_title(str(dataset), titles),
             )
         ax.set_xticks(range(len(units)), [f"{unit:g}" for unit in units])
         ax.set_xlabel("unit of action $u$")
         ax.set_ylabel(label)
         ax.set_ylim(bottom=0)
-        draw_grid(ax, "y")
-    legend_beside(figure, axes[0, :1], "outside lower center", ncols=3)
+        style.draw_grid(ax, "y")
+    style.legend_beside(figure, axes[0, :1], "outside lower center", ncols=3)
     return figure
 
 
-@styled
+@style.styled
 def proximity(results: pd.DataFrame, largest: Mapping[str, float], titles: Mapping[str, str] | None = None) -> Any:
     """Draw the mean L1 distance as a share of the largest distance between two rows of the data, as a ``Figure``.
 
@@ -188,31 +172,31 @@ def proximity(results: pd.DataFrame, largest: Mapping[str, float], titles: Mappi
     ExperimentError
         If no method found recourse.
     """
-    check_columns(results, "Classifier", "Proximity")
+    style.check_columns(results, "Classifier", "Proximity")
     means = results.groupby(["Dataset", "Method", "Classifier"], sort=False)["Proximity"].mean().dropna()
     if means.empty:
         raise ExperimentError("No method found recourse: there are no distances to draw.")
     groups = list(dict.fromkeys((method, classifier) for _, method, classifier in means.index))
     datasets = list(results["Dataset"].unique())
-    figure, axes = new_axes(COLUMN, 2.3)
+    figure, axes = style.new_axes(style.COLUMN, 2.3)
     ax = axes[0, 0]
     width = 0.8 / len(groups)
     for number, (method, classifier) in enumerate(groups):
         name, hatch = _CLASSIFIERS[classifier]
-        label: str | None = f"{escape_math(method)} ({name})"
+        label: str | None = f"{style.escape_math(method)} ({name})"
         for place, dataset in enumerate(datasets):
             distance = means.get((dataset, method, classifier))
             if distance is None:
                 continue
             ratio, x = distance / largest[dataset], place + (number - (len(groups) - 1) / 2) * width
-            style = {"color": _bar_colour(method), "edgecolor": "black", "linewidth": 0.4, "hatch": hatch}
-            ax.bar(x, ratio, 0.92 * width, label=label, **style)
+            look = {"color": _bar_colour(method), "edgecolor": "black", "linewidth": 0.4, "hatch": hatch}
+            ax.bar(x, ratio, 0.92 * width, label=label, **look)
             label = None  # once in the legend
             text = f"{distance:.2g}" if distance < 10 else f"{distance:.0f}"
             above = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            ax.annotate(text, (x, ratio), rotation=90, fontsize=SMALL, **above)
-    ax.axhline(1, color=RED, linestyle="dotted", linewidth=1)
-    ax.set_xticks(range(len(datasets)), [dataset_title(dataset, titles) for dataset in datasets])
+            ax.annotate(text, (x, ratio), rotation=90, fontsize=style.SMALL, **above)
+    ax.axhline(1, color=style.RED, linestyle="dotted", linewidth=1)
+    ax.set_xticks(range(len(datasets)), [style.dataset_title(dataset, titles) for dataset in datasets])
     ax.tick_params(axis="x", length=0)
     ax.set_ylabel("L1 distance / largest in the data")
     ax.margins(y=0.15)
@@ -227,9 +211,9 @@ def _trade_off_panels(
     axes[0].set_ylabel(RATES[metric])
     for ax, dataset in zip(axes, results["Dataset"].unique(), strict=True):
         yield ax, results[results["Dataset"] == dataset].dropna(subset=[metric, "Proximity"])
-        ax.set_title(dataset_title(dataset, titles))
+        ax.set_title(style.dataset_title(dataset, titles))
         ax.set_xlabel("L1 distance")
-        draw_grid(ax)
+        style.draw_grid(ax)
 
 
 def _set_log_scale(ax: Any) -> None:
@@ -252,4 +236,4 @@ def _parse_conditions(results: pd.DataFrame, *names: str) -> dict[str, pd.Series
 
 
 def _bar_colour(method: str) -> str:
-    return {"ROAR": GREY, "ARAR": GREEN}.get(method, method_style(method)[0])
+    return {"ROAR": style.GREY, "ARAR": style.GREEN}.get(method, style.method_style(method)[0])

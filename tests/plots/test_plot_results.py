@@ -196,7 +196,7 @@ def test_ranks_match_loop_with_ties_and_missing_recourse(lower):
     frame["Acc_AIR"] = frame["Acc_AIR"].round(1)
     frame = frame.sample(frac=1, random_state=0)
     frame = frame[(frame["Method"] != "GrSp") | (frame["Person"] != "3")]  # not evaluated for that person
-    ranks = plots.mean_ranks(frame, "Acc_AIR", lower)
+    ranks = plots.rank_methods(frame, "Acc_AIR", lower)
     for key, expected in brute_force_ranks(frame, "Acc_AIR", 1 if lower else -1).items():
         if key[2] != "3":
             assert ranks.loc[key].to_dict() == expected
@@ -274,7 +274,7 @@ def test_friedman_p_value_of_clear_and_tied_ranks():
 def test_ranks_reject_invalid_results():
     frame = table_1()
     with pytest.raises(ExperimentError, match="no column 'Acc_IAR'"):
-        plots.mean_ranks(frame, "Acc_IAR")
+        plots.rank_methods(frame, "Acc_IAR")
     two = frame[frame["Method"].isin(["GrSp", "CROCO"])]
     with pytest.raises(ExperimentError, match=r"at least three methods and two people, got 2 and 24\."):
         plots.critical_difference_diagram(two, "Acc_AIR", "Acc AIR")
@@ -282,7 +282,7 @@ def test_ranks_reject_invalid_results():
     with pytest.raises(ExperimentError, match=r"at least three methods and two people, got 9 and 1\."):
         plots.critical_difference_diagram(alone, "Acc_AIR", "Acc AIR")
     with pytest.raises(ExperimentError, match="'FastAR' occurs more than once for a person"):
-        plots.mean_ranks(people_of("frontier-acc-air"), "Acc_AIR")
+        plots.rank_methods(people_of("frontier-acc-air"), "Acc_AIR")
 
 
 def test_plan_chart_shows_steps_and_chances():
