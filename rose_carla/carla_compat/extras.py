@@ -1,4 +1,4 @@
-"""Which optional package belongs to which extra, and the error for a missing one."""
+"""Optional packages, the extras that install them, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import ModuleType
 
 from rose_carla.errors import MissingPackageError
 
-#: import name -> (our extras that bring it or its dependencies, requirement to install with ``--no-deps``).
-#: Packages of the second kind pin versions that exist for no supported Python, or pull gigabytes they do not need.
+#: Import name: (extras that install it or its dependencies, requirement to install with ``--no-deps``).
+#: The latter pin versions that do not exist for supported Pythons, or depend on gigabytes that they do not need.
 OPTIONAL_PACKAGES: dict[str, tuple[str, str | None]] = {
     "tensorflow": ("tensorflow", "tf_keras==2.21.0"),
     "tf_keras": ("tensorflow", "tf_keras==2.21.0"),
@@ -31,7 +31,7 @@ OPTIONAL_PACKAGES: dict[str, tuple[str, str | None]] = {
 
 
 def install_command(package: str) -> str:
-    """Shell command that installs an optional ``package``.
+    """Return the shell command that installs an optional ``package``.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """Import a package so that only *its* modules see our views and stand-ins.
 
-Every Python module looks its built-in functions up in its own ``__builtins__``, and the ``import`` statement calls the
-``__import__`` found there. The finder below gives each module of a scoped package a ``__builtins__`` whose
-``__import__`` goes through the scope's table first. So no other package is patched, not even for a moment, and imports
-inside functions keep working long after the package was loaded.
+The ``import`` statement calls ``__import__`` of the module's own ``__builtins__``. The finder below gives each module
+of a scoped package ``__builtins__`` whose ``__import__`` asks the scope first. So no other package is patched, and
+imports inside functions work after the package was loaded.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-#: Takes the importing module's name and the imported module; returns what the importing module is to see.
+#: Function from the importing module's name and the imported module to what the importing module gets.
 Substitute = Callable[[str, ModuleType], ModuleType]
 
 
 class Scope:
-    """What the modules of one package see when they import something.
+    """Imports as the modules of one package see them.
 
     Parameters
     ----------
@@ -33,7 +32,7 @@ class Scope:
         ``wants_leaf`` is true for ``from a.b import c`` (the module ``a.b``), false for ``import a.b`` (the module
         ``a``).
     deferred_names
-        Top-level names of packages that ``deferred`` answers for.
+        Top-level names of packages for ``deferred``.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class ScopedLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = self.scope.builtins
-        # From here on the module looks as if Python alone had loaded it (source, resources, reloading).
+        # for inspect.getsource, resources and reloading
         module.__loader__ = self.loader
         if module.__spec__ is not None:
             module.__spec__.loader = self.loader

@@ -1,8 +1,8 @@
-"""Stand-ins for packages that are optional or slow to load: CARLA imports them all, few runs use more than one.
+"""Stand-ins for packages that are optional or slow to load, all of which CARLA imports.
 
-CARLA's modules say ``import tensorflow as tf`` and ``from keras.layers import Dense`` at their top. While CARLA is
-being imported they get a stand-in for each such name; its first real use afterwards loads the real package, or raises
-:class:`~rose_carla.errors.MissingPackageError` with the extra to install.
+While CARLA is being imported, ``import tensorflow as tf`` and ``from keras.layers import Dense`` return stand-ins.
+Their first use afterwards loads the package, or raises :class:`~rose_carla.errors.MissingPackageError` with the extra
+to install.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def _attribute(module: Any, name: str) -> Any:
-    """Attribute ``name`` of ``module``, importing the submodule of that name if need be, as ``from`` does."""
+    """Return attribute ``name`` of ``module``, or import the submodule of that name, as ``from`` does."""
     try:
         return getattr(module, name)
     except AttributeError:
@@ -28,8 +28,8 @@ def _attribute(module: Any, name: str) -> Any:
 class StandIns:
     """Factory of stand-ins; ``load`` turns a module name into the real module (or CARLA's view of it).
 
-    ``importing`` is true only in the thread that executes CARLA's own modules, while it does: then attributes are not
-    looked up but stood in for, because a look-up would load the package.
+    While a thread executes CARLA's own modules, attributes of stand-ins are stand-ins too, because looking them up
+    would load the package.
     """
 
     def __init__(self, load: Callable[[str], Any]) -> None:
@@ -44,7 +44,7 @@ class StandIns:
 
     @contextlib.contextmanager
     def while_importing(self) -> Iterator[None]:
-        """Within the context attributes are stood in for."""
+        """Return stand-ins for attributes within the context."""
         before, self._thread.importing = self.importing, True
         try:
             yield
@@ -52,14 +52,14 @@ class StandIns:
             self._thread.importing = before
 
     def module(self, name: str) -> StandInModule:
-        """The one stand-in for module ``name``."""
+        """Return the stand-in for module ``name``."""
         if name not in self._modules:
             self._modules[name] = StandInModule(name, self)
         return self._modules[name]
 
 
 class StandInModule(ModuleType):
-    """Stands for a whole module."""
+    """Stand-in for a module."""
 
     def __init__(self, name: str, stand_ins: StandIns) -> None:
         super().__init__(name)
@@ -74,7 +74,7 @@ class StandInModule(ModuleType):
 
 
 class StandInAttribute:
-    """Stands for something inside a module: a class named in an annotation, a function called later."""
+    """Stand-in for an attribute of a module, such as a class in an annotation or a function that is called later."""
 
     def __init__(self, stand_ins: StandIns, module: str, path: tuple[str, ...]) -> None:
         self._stand_ins = stand_ins
@@ -99,6 +99,6 @@ class StandInAttribute:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._stand_ins.importing:
-            # CARLA's autoencoders turn TensorFlow's eager mode off at import; our view of TensorFlow does so on load.
+            # CARLA's autoencoders disable TensorFlow's eager mode at import; our view of TensorFlow does so on load.
             return None
         return self._real()(*args, **kwargs)

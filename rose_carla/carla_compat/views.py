@@ -1,7 +1,7 @@
-"""Views: today's libraries as CARLA 0.0.5 (and two packages it builds on) expect them.
+"""Views: current libraries with the interfaces that CARLA 0.0.5, and two packages it depends on, expect.
 
-A view is a module object that answers like the real module except for the few names in it. Only CARLA's modules
-see a view: :mod:`rose_carla.carla_compat.importer` hands them out, and the real modules stay unchanged.
+A view is a module object with the attributes of the real module except for a few. Only CARLA's modules see views, see
+:mod:`rose_carla.carla_compat.importer`; the real modules stay unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rose_carla.carla_compat.extras import import_optional
 
 
 class View(ModuleType):
-    """``real`` with some attributes replaced or added."""
+    """Module ``real`` with some attributes replaced or added."""
 
     def __init__(self, real: ModuleType, **replaced: Any) -> None:
         super().__init__(real.__name__, real.__doc__)
@@ -41,7 +41,7 @@ def _sum(a: Any, *args: Any, **kwargs: Any) -> Any:
     return sum(a) if inspect.isgenerator(a) else np.sum(a, *args, **kwargs)
 
 
-#: Names that numpy dropped between 1.20 and 2.0.
+#: Names that numpy removed between 1.20 and 2.0.
 NUMPY = View(
     np,
     float=float,
@@ -64,12 +64,12 @@ JOBLIB = View(joblib, load=reject_forest, dump=skip_forest)
 
 @functools.cache
 def sklearn() -> ModuleType:
-    """scikit-learn with the ``OneHotEncoder`` of 0.23; loaded late because it takes a second."""
+    """Return scikit-learn with the ``OneHotEncoder`` of 0.23; loaded late because that takes a second."""
     real = importlib.import_module("sklearn")
     preprocessing = importlib.import_module("sklearn.preprocessing")
 
     class OneHotEncoder(preprocessing.OneHotEncoder):  # type: ignore[name-defined]
-        """``get_feature_names`` as before scikit-learn 1.2, and data without any categorical column."""
+        """Encoder with ``get_feature_names`` of scikit-learn before 1.2, also for data without categorical columns."""
 
         def fit(self, X: Any, y: Any = None) -> Any:
             self._no_columns = X.shape[1] == 0
@@ -82,7 +82,7 @@ def sklearn() -> ModuleType:
             return np.array([], dtype=object) if self._no_columns else self.get_feature_names_out(input_features)
 
     def one_hot_encoder(*args: Any, sparse: bool | None = None, **kwargs: Any) -> OneHotEncoder:
-        """The constructor with ``sparse``, which is called ``sparse_output`` since scikit-learn 1.2."""
+        """Construct with ``sparse``, which is ``sparse_output`` since scikit-learn 1.2."""
         if sparse is not None:
             kwargs["sparse_output"] = sparse
         return OneHotEncoder(*args, **kwargs)
@@ -99,7 +99,7 @@ PANDAS_WITH_SETS = View(pd, DataFrame=_frame)
 
 
 class _AppendableFrame(pd.DataFrame):
-    """``DataFrame.append``, gone since pandas 2.0."""
+    """Frame with ``append``, removed in pandas 2.0."""
 
     @property
     def _constructor(self) -> type[_AppendableFrame]:
@@ -111,7 +111,7 @@ class _AppendableFrame(pd.DataFrame):
 
 PANDAS_WITH_APPEND = View(pd, DataFrame=_AppendableFrame)
 
-#: CARLA configures the *root* logger on import; the application's logging is none of its business.
+#: CARLA configures the *root* logger on import, which belongs to the application.
 LOGGING = View(logging, config=View(logging.config, dictConfig=lambda config: None))
 
 COLLECTIONS = View(collections, Iterable=collections.abc.Iterable)
@@ -119,10 +119,9 @@ COLLECTIONS = View(collections, Iterable=collections.abc.Iterable)
 
 @functools.cache
 def tensorflow_1() -> ModuleType:
-    """TensorFlow's version 1 interface with eager execution off and Keras 2, as CARLA's TensorFlow code is written.
+    """Return TensorFlow's version 1 interface with Keras 2, and disable eager execution in the process.
 
-    Turning eager execution off concerns the whole process. CARLA itself does it at import; here it happens when a
-    TensorFlow-backed piece of CARLA is first used.
+    CARLA itself disables it at import, here at the first use of its TensorFlow code.
     """
     real = import_optional("tensorflow.compat.v1")
     keras = import_optional("tf_keras")
@@ -134,10 +133,10 @@ def tensorflow_1() -> ModuleType:
 
 @functools.cache
 def xgboost_1() -> ModuleType:
-    """xgboost whose classifier has what changed since 1.4.
+    """Return xgboost with the classifier of 1.4.
 
     ``fit`` takes ``eval_metric`` (a constructor argument since 2.1), and trees start from 0.5 instead of the share of
-    favourable outcomes (since 2.0): FeatureTweak and FOCUS judge each tree on its own and count on that.
+    favourable outcomes (since 2.0): FeatureTweak and FOCUS evaluate each tree on its own and rely on that.
     """
     real = import_optional("xgboost")
 
@@ -148,7 +147,7 @@ def xgboost_1() -> ModuleType:
         def fit(self, X: Any, y: Any, *, eval_metric: Any = None, **kwargs: Any) -> Any:
             if eval_metric is not None:
                 self.set_params(eval_metric=eval_metric)
-            # a plain classifier from here on, which CARLA can pickle
+            # a plain classifier from here on, without our overrides
             self.__class__ = real.XGBClassifier
             return self.fit(X, y, **kwargs)
 
@@ -157,17 +156,17 @@ def xgboost_1() -> ModuleType:
 
 @functools.cache
 def dice_ml() -> ModuleType:
-    """DiCE for CARLA's wrapper, which knows neither pandas 3's strict dtypes nor rows without a counterfactual.
+    """Return DiCE for CARLA's wrapper, with pandas 3's strict dtypes and rows without a counterfactual.
 
-    DiCE writes category values as text into the query, which has to be of dtype ``object`` for that; the classifier
-    and CARLA want numbers back. For a row without counterfactual DiCE returns ``None``, which CARLA drops silently, so
-    that later rows would be compared with the wrong person: here it becomes a row of NaN.
+    DiCE writes categories as text into the query, which must be of dtype ``object``; the classifier and CARLA need
+    numbers. For a row without counterfactual DiCE returns ``None``, which CARLA drops silently, so that later rows
+    would be compared with the wrong person: here it becomes a row of NaN.
     """
     real = import_optional("dice_ml")
     not_found = import_optional("raiutils.exceptions").UserConfigValidationException
 
     class Numeric:
-        """A CARLA model that takes frames of any dtype."""
+        """CARLA model that accepts frames of any dtype."""
 
         def __init__(self, mlmodel: Any) -> None:
             self._mlmodel = mlmodel
@@ -182,7 +181,7 @@ def dice_ml() -> ModuleType:
             return self._mlmodel.predict_proba(x.astype(float))
 
     class Dice:
-        """``dice_ml.Dice`` with numbers in and out."""
+        """``dice_ml.Dice`` with numeric input and output."""
 
         def __init__(self, data: Any, model: Any, **kwargs: Any) -> None:
             self._categorical = list(data.categorical_feature_names)

@@ -90,12 +90,13 @@ def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Seq
                 "in categorical=[...]."
             )
         found = values.to_numpy(dtype=float)
-        spread = found.max() / 2 - found.min() / 2
-        if not np.isfinite(found).all() or spread > np.finfo(float).max / 2:
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = found.max() - found.min()
+        if not np.isfinite(found).all() or not np.isfinite(spread):
             raise DataError(f"Continuous feature {feature!r} has infinite or too large values: drop or cap those rows.")
-        if 0 < 2 * spread < _NARROWEST:
+        if 0 < spread < _NARROWEST:
             raise DataError(
-                f"Continuous feature {feature!r} varies by {2 * spread:.2g} only, too little to be scaled to [0, 1]: "
+                f"Continuous feature {feature!r} varies by {spread:.2g} only, too little to be scaled to [0, 1]: "
                 "change its unit, or drop it."
             )
     for feature in categorical:

@@ -30,7 +30,7 @@ def _all_measures(benchmark, every_measure):
 
 
 @pytest.mark.parametrize("run", CARLA_RUNS, ids=lambda run: run.id)
-def test_runs_through_carlas_benchmark(run, compas_ann):
+def test_method_runs_through_carla_benchmark(run, compas_ann):
     skip_unless_installed(run)
     model = model_for(run.model, compas_ann)
     width = len(model.feature_input_order)
@@ -51,7 +51,7 @@ def test_runs_through_carlas_benchmark(run, compas_ann):
     assert measures["Average_Time"].iloc[0] > 0
 
 
-def test_all_thirteen_are_covered():
+def test_all_methods_are_covered():
     catalog = {
         name
         for name, value in vars(carla.recourse_methods).items()
@@ -61,13 +61,13 @@ def test_all_thirteen_are_covered():
     assert {run.method for run in CARLA_RUNS} == catalog
 
 
-def test_documented_table_is_the_one_tested():
+def test_documented_table_is_up_to_date():
     text = (Path(__file__).parents[2] / "docs" / "carla.md").read_text()
     assert table() in text, "docs/carla.md is out of date: paste the output of 'python tests/carla_runs.py'"
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("ann", "pytorch"), ("linear", "pytorch"), ("ann", "tensorflow")])
-def test_carlas_own_networks_train_and_load_again(compas, kind, backend, capsys, tmp_path, monkeypatch):
+def test_carla_networks_are_saved_and_loaded(compas, kind, backend, capsys, tmp_path, monkeypatch):
     if backend == "tensorflow":
         pytest.importorskip("tf_keras")
     monkeypatch.chdir(tmp_path)  # CARLA's TensorFlow networks leave a folder 'saved_models' wherever they are trained
@@ -95,15 +95,15 @@ def test_carla_forests_are_trained_with_the_given_settings(compas, backend, tmp_
 
 
 def test_dice_keeps_one_row_per_factual_when_it_finds_nothing(compas):
-    """CARLA drops rows for which DiCE returns None; then every later row would stand beside the wrong person."""
+    """CARLA drops rows for which DiCE returns None, and would compare later rows with the wrong person."""
 
-    class NobodyPasses(type(models.train(compas, "linear"))):
+    class RejectsAll(type(models.train(compas, "linear"))):
         def predict_proba(self, x):
             favourable = np.zeros(len(x))
             return np.stack([1 - favourable, favourable], axis=1)
 
     accepting = models.train(compas, "linear")
-    model = NobodyPasses(compas, accepting.raw_model, accepting.feature_input_order)
+    model = RejectsAll(compas, accepting.raw_model, accepting.feature_input_order)
     method = carla.recourse_methods.Dice(model, {"num": 1, "desired_class": 1, "posthoc_sparsity_param": 0.1})
     counterfactuals = method.get_counterfactuals(compas.df_test.head(3))
     assert counterfactuals.shape == (3, 7)

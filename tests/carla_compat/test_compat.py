@@ -1,4 +1,4 @@
-"""What importing this package does to the rest of the process: nothing but making ``import carla`` work."""
+"""Importing this package makes ``import carla`` work and changes nothing else in the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rose_carla.errors import MissingPackageError
 
 
 def output(program, python=sys.executable):
-    """What ``program`` prints in a new interpreter."""
+    """Return the output of ``program`` in a new interpreter."""
     words = [python, "-c", textwrap.dedent(program)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -25,7 +25,7 @@ def output(program, python=sys.executable):
 
 @pytest.fixture(scope="module")
 def run(warm_python):
-    """Run a program in an interpreter in which the packages ``without`` cannot be imported; its output."""
+    """Return the output of a program in an interpreter in which the packages ``without`` cannot be imported."""
     hide = """
         import sys
         from importlib.machinery import PathFinder
@@ -92,7 +92,7 @@ def test_failed_import_of_carla_can_be_repeated():
 
 @pytest.fixture(scope="module")
 def imported():
-    """What differs before and after the import, and which packages came with it."""
+    """Return what the import changes in the process, and the modules it loads."""
     out = output("""
         import builtins, collections, json, logging, os, random, sys
         import numpy as np, pandas as pd, torch
@@ -116,20 +116,20 @@ def imported():
     return json.loads(out)
 
 
-def test_import_leaves_everything_else_alone(imported):
+def test_import_changes_nothing_else(imported):
     assert [name for name in imported["changed"] if "random" not in name] == []
 
 
-def test_import_takes_no_slow_packages_along(imported):
+def test_import_loads_no_slow_packages(imported):
     slow = ("tensorflow", "keras", "matplotlib", "xgboost", "dice_ml", "recourse", "sklearn", "scipy")
     assert [name for name in slow if name in imported["packages"]] == []
 
 
-def test_random_state_is_untouched_by_the_import(imported):
+def test_import_does_not_change_random_state(imported):
     assert [name for name in imported["changed"] if "random" in name] == []
 
 
-def test_import_after_carla_failed_on_its_own(warm_python):
+def test_import_after_failed_import_of_carla(warm_python):
     out = output(
         """
         try:
@@ -145,7 +145,7 @@ def test_import_after_carla_failed_on_its_own(warm_python):
     assert out.splitlines()[-1] == "carla.evaluation.benchmark"  # CARLA's own attempt may have logged before
 
 
-def test_without_any_extra_everything_else_works(run):
+def test_core_works_without_extras(run):
     everything = (*OPTIONAL_PACKAGES, "keras")
     out = run(
         """
@@ -171,7 +171,7 @@ def test_without_any_extra_everything_else_works(run):
         ("tf_keras", "FOCUS(model, {'optimizer': 'adam', 'lr': 0.1})", "rose-carla[tensorflow]"),
     ],
 )
-def test_a_missing_package_names_its_extra(missing, use, extra, run):
+def test_missing_package_names_its_extra(missing, use, extra, run):
     out = run(
         f"""
         import rose_carla
@@ -189,7 +189,7 @@ def test_a_missing_package_names_its_extra(missing, use, extra, run):
     assert missing in out
 
 
-def test_without_carla_the_message_says_how_to_install_it(warm_python):
+def test_missing_carla_names_the_install_command(warm_python):
     out = output(
         """
         from importlib.machinery import PathFinder
@@ -211,17 +211,17 @@ def test_every_optional_package_has_an_install_command():
         assert install_command(package).startswith("pip install ")
 
 
-def test_import_error_inside_an_optional_package_is_explained(tmp_path, monkeypatch):
+def test_import_error_inside_an_optional_package_names_both(tmp_path, monkeypatch):
     (tmp_path / "lime").mkdir()
-    (tmp_path / "lime" / "__init__.py").write_text("import a_package_that_nobody_has")
+    (tmp_path / "lime" / "__init__.py").write_text("import a_missing_package")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "lime", raising=False)
-    with pytest.raises(MissingPackageError, match="'lime' needs the package 'a_package_that_nobody_has'"):
+    with pytest.raises(MissingPackageError, match="'lime' needs the package 'a_missing_package'"):
         import_optional("lime")
     sys.modules.pop("lime", None)
 
 
-def test_a_scope_is_seen_by_its_package_only_and_for_good(tmp_path, monkeypatch):
+def test_scope_applies_to_its_package_only_and_permanently(tmp_path, monkeypatch):
     package = tmp_path / "scoped_example"
     package.mkdir()
     (package / "__init__.py").write_text("import math\nfrom math import tau\nfrom . import late\n")

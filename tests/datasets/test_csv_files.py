@@ -1,4 +1,4 @@
-"""Data sets from CSV files: what could be read in two ways, or not at all, is refused in a sentence."""
+"""Data sets from CSV files."""
 
 from __future__ import annotations
 

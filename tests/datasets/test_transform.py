@@ -96,8 +96,8 @@ def test_missing_value_is_not_a_category_of_that_name():
 
 
 def test_empty_frames_stay_empty(data, encoded):
-    nobody = people().drop(columns="y").assign(note=1).head(0)
-    found = data.transform(nobody)
+    empty = people().drop(columns="y").assign(note=1).head(0)
+    found = data.transform(empty)
     assert found.columns.tolist() == data.transform(people().drop(columns="y").assign(note=1)).columns.tolist()
     assert len(found) == 0
     back = data.inverse_transform(encoded.head(0))
