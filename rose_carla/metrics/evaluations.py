@@ -8,7 +8,6 @@ in the paper's tables.
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -128,8 +127,8 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     return found.where(np.isfinite(found).all(axis=1))
 
 
-class Evaluation(ABC):
-    """Base class of metrics.
+class Evaluation:
+    """Base class of metrics; a subclass sets :attr:`columns` and implements :meth:`evaluate_rows`.
 
     Parameters
     ----------
@@ -143,69 +142,60 @@ class Evaluation(ABC):
     columns: ClassVar[tuple[str, ...]]
     #: Dataclass of the options.
     settings_class: ClassVar[type[Hyperparameters]] = NoSettings
+    #: Value of rows without a counterfactual.
+    missing_value: ClassVar[float] = np.nan
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         self.mlmodel = with_list_order(mlmodel)
         self.settings: Any = self.settings_class.from_mapping(hyperparams)
         self.hyperparams = dict(hyperparams or {})
 
-    @abstractmethod
     def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
-        """Return one row per factual, NaN where there is no counterfactual."""
-
-
-class _RowMetric(Evaluation):
-    """Base class of metrics that are computed from a factual and its counterfactual."""
-
-    def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
-        """Return one row per factual, NaN where there is no counterfactual."""
+        """Return one row per factual; see :func:`align` for how counterfactuals are matched."""
         order = self.mlmodel.feature_input_order
         aligned = align(factuals, counterfactuals, order)
         found = aligned.notna().all(axis=1).to_numpy()
-        values = np.full((len(factuals), len(self.columns)), np.nan)
+        values = np.full((len(factuals), len(self.columns)), self.missing_value)
         if found.any():
-            starts = factuals[order].to_numpy(dtype=float)[found]
-            values[found] = self._values(starts, aligned.to_numpy()[found], np.flatnonzero(found), aligned.index[found])
+            starts, ends = factuals[order].to_numpy(dtype=float)[found], aligned.to_numpy()[found]
+            values[found] = self.evaluate_rows(starts, ends, np.flatnonzero(found), aligned.index[found])
         return pd.DataFrame(values, index=factuals.index, columns=list(self.columns))
 
-    @abstractmethod
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         """Return values (m, columns) of factuals ``starts`` (m, d) and counterfactuals ``ends`` (m, d).
 
         ``rows`` are their positions among all factuals, ``labels`` their row labels.
         """
+        raise NotImplementedError
 
 
-class Validity(_RowMetric):
+class Validity(Evaluation):
     """1 if there is a counterfactual and the classifier accepts it, else 0."""
 
     columns = ("Validity",)
+    missing_value = 0.0
 
-    def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
-        """Return one row per factual."""
-        return super().get_evaluation(factuals, counterfactuals).fillna(0.0)
-
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         return favourable(self.mlmodel)(ends).astype(float)[:, None]
 
 
-class Sparsity(_RowMetric):
+class Sparsity(Evaluation):
     """Number of features that change; a categorical feature counts once however it is encoded."""
 
     columns = ("Sparsity",)
 
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         changed = np.abs(ends - starts) > CHANGED
         groups = feature_groups(self.mlmodel.data, self.mlmodel.feature_input_order)
         return sum(changed[:, columns].any(axis=1) for columns in groups.values())[:, None]
 
 
-class Proximity(_RowMetric):
+class Proximity(Evaluation):
     """L1 distance between factual and counterfactual in the encoded space."""
 
     columns = ("Proximity",)
 
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         return np.abs(ends - starts).sum(axis=1)[:, None]
 
 
@@ -226,17 +216,17 @@ class RecourseTime(Evaluation):
         return pd.DataFrame({"Recourse_Time": self.settings.seconds / len(factuals)}, index=factuals.index)
 
 
-class LogDensity(_RowMetric):
+class LogDensity(Evaluation):
     """Log of the density of favourable training rows at the counterfactual."""
 
     columns = ("Log_Density",)
     settings_class = NoiseSettings
 
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         return _density(self.mlmodel, self.settings, outcome=1).log_density(ends)[:, None]
 
 
-class _InvalidationMetric(_RowMetric):
+class _InvalidationMetric(Evaluation):
     """Base class of invalidation rates."""
 
     settings_class = NoiseSettings
@@ -253,11 +243,10 @@ class _InvalidationMetric(_RowMetric):
 class _OneOffAIR(_InvalidationMetric):
     """Invalidation rate under one-off noise, with its interval."""
 
-    @abstractmethod
     def _noise(self) -> Noise:
-        """Return the noise around a counterfactual."""
+        raise NotImplementedError
 
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings
         rate = invalidation_rate(
             self._favourable, ends, self._noise(), s.variance, s.n_samples, self._generators(rows), s.confidence
@@ -306,7 +295,7 @@ class AccAIR(_InvalidationMetric):
             raise NoiseError(f"plans must be a mapping from row labels to arrays, got {type(plans).__name__}.")
         self.plans: Mapping[Hashable, np.ndarray] = {} if plans is None else plans
 
-    def _values(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings
         groups = list(feature_groups(self.mlmodel.data, self.mlmodel.feature_input_order).values())
         plans = []
