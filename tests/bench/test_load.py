@@ -1,4 +1,4 @@
-"""Much at once, in a shorter form than ``make load`` measures: parts of bounded size, and the same results."""
+"""Many people and processes at once; ``make load`` measures the long form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load():
 
 
 @pytest.mark.parametrize("kind", [RoseOne, RoseMul, baselines.FastAR])
-def test_many_people_are_planned_for_in_parts_with_the_same_plans(kind, load, compas_linear, monkeypatch):
+def test_many_people_are_planned_for_in_chunks_with_the_same_plans(kind, load, compas_linear, monkeypatch):
     options = {"ppo": TINY["ppo"]} if kind is baselines.FastAR else TINY
     method, people = kind(compas_linear, options), load.crowd(compas_linear, 25)
     whole, plans = method.get_counterfactuals(people), method.plan(people)
@@ -37,14 +37,14 @@ def test_many_people_are_planned_for_in_parts_with_the_same_plans(kind, load, co
         return usual(self, factuals, *further)
 
     monkeypatch.setattr(Planner, "plan", counted)
-    monkeypatch.setattr(sequential, "_TOGETHER", 10)
+    monkeypatch.setattr(sequential, "_CHUNK", 10)
     pd.testing.assert_frame_equal(method.get_counterfactuals(people), whole, check_exact=True)
     assert sizes == [10, 10, 5]
     assert [str(plan) for plan in method.plan(people)] == [str(plan) for plan in plans]
     assert sizes == [10, 10, 5] * 2
 
 
-def test_a_density_of_many_rows_has_the_covariance_of_all_and_kernels_of_some():
+def test_density_of_many_rows_has_the_covariance_of_all_and_kernels_of_some():
     rows = np.random.default_rng(0).random((200_000, 5))
     tracemalloc.start()
     density = Density(max_points=2000).fit(rows)
@@ -57,7 +57,7 @@ def test_a_density_of_many_rows_has_the_covariance_of_all_and_kernels_of_some():
     assert peak < 3 * rows.nbytes  # the rows, themselves without their mean, and what is small
 
 
-def test_many_processes_share_a_cache_and_a_folder_of_cells(load, tmp_path):
+def test_processes_share_a_cache_and_a_folder_of_cells(load, tmp_path):
     told, _ = load.processes(str(tmp_path), load.PROCESSES, 2)
     assert told == "0 failed, 2 answers of 2 classifiers, 3 files, 0 leftovers"
 
@@ -71,7 +71,7 @@ def test_every_measurement_runs(load, tmp_path, monkeypatch):
     assert load.density(3000, 1000)[0].startswith("1,000 kernels, 100 draws for each of 1,000 states")
 
 
-def test_the_stream_is_measured_from_file_to_file(load, tmp_path, capsys):
+def test_stream_is_measured_from_file_to_file(load, tmp_path, capsys):
     quick = [f"{name}={json.dumps(value)}" for name, value in TINY.items()]
     load.prepare_stream(str(tmp_path), [5, 20], *(word for each in quick for word in ("--set", each)))
     assert len(pd.read_csv(tmp_path / "5.csv")) == 5
@@ -81,8 +81,8 @@ def test_the_stream_is_measured_from_file_to_file(load, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("own", "of_a_child"), [(700_000, 300_000), (300_000, 700_000)])
-def test_the_peak_of_memory_is_also_that_of_child_processes(load, own, of_a_child, monkeypatch):
-    """Made up: the peak of this process, and of those it has had, may be anything by now."""
+def test_peak_memory_includes_child_processes(load, own, of_a_child, monkeypatch):
+    """With made-up peaks, as the real ones depend on earlier tests."""
     peaks = {load.resource.RUSAGE_SELF: own, load.resource.RUSAGE_CHILDREN: of_a_child}
     monkeypatch.setattr(load.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=peaks[who]))
     monkeypatch.setattr(load.sys, "platform", "linux")
