@@ -1,8 +1,8 @@
 """Same seed, same numbers: whatever the number of jobs and of threads, and again.
 
 Run as ``make determinism`` or ``python benchmarks/determinism.py [jobs] [threads] [--datasets ...]``. For each way to
-run it tells how many values are the same, and the largest difference of the others; of runs with several jobs also how
-many arrays of the cells, which are not rounded as the tables are.
+run it prints how many values are the same, and the largest difference of the others; for runs with several jobs also
+how many arrays of the cells, which are not rounded as the tables are.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ METHODS: tuple[type[Method], ...] = (
     RoseOne, RoseMul, baselines.FastAR, baselines.Probe, baselines.Croco, baselines.Cogs, baselines.Roar,
     baselines.Arar,
 )  # fmt: skip
-#: Columns that tell how a run went, not what came of it.
+#: Columns of times, which differ between runs.
 HOW = ["Recourse_Time", "Training_Time", "Alone"]
 PEOPLE = 20
 
 
-def compared(ours: pd.DataFrame, expected: pd.DataFrame) -> str:
-    """How many values are the same, and how far the others are apart."""
+def compare(ours: pd.DataFrame, expected: pd.DataFrame) -> str:
+    """Return how many values are the same, and the largest difference of the others."""
     assert list(ours.columns) == list(expected.columns)
     assert ours.index.equals(expected.index)
     numbers = ours.select_dtypes("number").columns
@@ -50,7 +50,7 @@ def compared(ours: pd.DataFrame, expected: pd.DataFrame) -> str:
 
 
 def by_jobs(names: list[str]) -> None:
-    """Table 1 from nothing with several numbers of jobs, and once more with the first."""
+    """Compute Table 1 with several numbers of jobs, and once more with the first."""
     script = Path(__file__).with_name("run_table1.py")
     with tempfile.TemporaryDirectory() as folder:
         expected, expected_arrays = None, {}
@@ -67,12 +67,12 @@ def by_jobs(names: list[str]) -> None:
             else:
                 assert found.keys() == expected_arrays.keys()
                 same = sum(found[each] == expected_arrays[each] for each in found)
-                told = f"{same:,} of {len(found):,} arrays of cells the same to the last bit"
-                print(f"--jobs {jobs}: {compared(people, expected)}; {told}", flush=True)
+                summary = f"{same:,} of {len(found):,} arrays of cells the same to the last bit"
+                print(f"--jobs {jobs}: {compare(people, expected)}; {summary}", flush=True)
 
 
 def arrays(cells: Path) -> dict[tuple[str, str], bytes]:
-    """The bits of all that finished cells hold, by file and name, but for times and what was noted down beside."""
+    """Return the bytes of all arrays of finished cells, by file and name."""
     found = {}
     for path in cells.rglob("*.safetensors"):
         for name, array in load_arrays(path)[0].items():
@@ -84,20 +84,20 @@ def by_threads(names: list[str]) -> None:
     """Training of classifiers and policies, recourse and all metrics with several numbers of threads."""
     for name in names:
         data = datasets.load(name, all_actionable=True)
-        predicted = [classified(data, threads) for threads in THREADS]
-        told = {compared(each, predicted[0]) for each in predicted[1:]}
-        print(f"{name:7} network   {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
+        predicted = [classify(data, threads) for threads in THREADS]
+        summary = {compare(each, predicted[0]) for each in predicted[1:]}
+        print(f"{name:7} network   {len(THREADS)} ways: {'; '.join(sorted(summary))}", flush=True)
         model = models.train(data, "ann")
         people = models.negative_instances(model).head(PEOPLE)
         for kind in METHODS:
-            results = [judged(kind, {}, model, people, threads) for threads in THREADS]
-            told = {compared(each, results[0]) for each in results[1:]}
-            print(f"{name:7} {kind.name:9} {len(THREADS)} ways: {'; '.join(sorted(told))}", flush=True)
+            results = [evaluate(kind, {}, model, people, threads) for threads in THREADS]
+            summary = {compare(each, results[0]) for each in results[1:]}
+            print(f"{name:7} {kind.name:9} {len(THREADS)} ways: {'; '.join(sorted(summary))}", flush=True)
 
 
 @contextlib.contextmanager
-def so_many(threads: tuple[int, int, int]) -> Iterator[None]:
-    """So many threads of our loops, of torch and of linear algebra, for a while."""
+def limit_threads(threads: tuple[int, int, int]) -> Iterator[None]:
+    """Set the numbers of threads of our loops, of torch and of linear algebra."""
     ours, of_torch, of_algebra = threads
     before = torch.get_num_threads()
     try:
@@ -108,14 +108,14 @@ def so_many(threads: tuple[int, int, int]) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def classified(data: datasets.Dataset, threads: tuple[int, int, int]) -> pd.DataFrame:
-    """What a network that is trained anew predicts for all test rows."""
-    with so_many(threads):
+def classify(data: datasets.Dataset, threads: tuple[int, int, int]) -> pd.DataFrame:
+    """Train a network and return its predictions for all test rows."""
+    with limit_threads(threads):
         model = models.train(data, "ann", use_cache=False)
         return pd.DataFrame(model.predict_proba(data.df_test), index=data.df_test.index)
 
 
-def judged(
+def evaluate(
     kind: type[Method],
     options: Mapping[str, Any],
     model: models.TorchModel,
@@ -123,7 +123,7 @@ def judged(
     threads: tuple[int, int, int],
 ) -> pd.DataFrame:
     """Counterfactuals and all metrics."""
-    with so_many(threads):
+    with limit_threads(threads):
         benchmark = Benchmark(model, kind(model, options), people, {"n_samples": 200})
         metrics = benchmark.run_benchmark()
     timed = [column for column in metrics.columns if "time" in column.lower()]
@@ -131,7 +131,7 @@ def judged(
 
 
 def main() -> None:
-    """Compare what was asked for."""
+    """Compare the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--datasets", nargs="+", default=list(datasets.NAMES), choices=list(datasets.NAMES))

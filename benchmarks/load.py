@@ -2,7 +2,7 @@
 
 Run as ``make load`` or ``python benchmarks/load.py [methods] [stream] [density] [processes] [--people N] [--rows N]``.
 Every measurement is a process of its own, so its peak of memory is its own. Each part is run at a tenth of the size and
-at the whole size: memory that is bounded is about the same for both, times ten times as long.
+at the full size: memory that is bounded is about the same for both, times ten times as long.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMPAS = "compas"
 
 
 def measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
-    """What a call in a process of its own returns, its seconds, and the megabytes at the peak of it or of a child."""
+    """Run a call in its own process; return its result, its seconds and the peak megabytes of it or of a child."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_measured, call, *arguments).result()
 
@@ -55,10 +55,10 @@ def _measured(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float, fl
 
 
 def crowd(model: models.TorchModel, n: int) -> pd.DataFrame:
-    """As many people as wanted who are turned down, no two of them equal: those of the data, a bit elsewhere each."""
+    """Return ``n`` different people who are rejected: rows of the data with small changes."""
     data, rng = model.data, np.random.default_rng(0)
-    refused = data.df[model.predict_proba(data.df)[:, 1] < 0.45].drop(columns=data.target)
-    people = refused.sample(2 * n, replace=True, random_state=0).reset_index(drop=True)
+    rejected = data.df[model.predict_proba(data.df)[:, 1] < 0.45].drop(columns=data.target)
+    people = rejected.sample(2 * n, replace=True, random_state=0).reset_index(drop=True)
     for feature in data.continuous:
         people[feature] = (people[feature] + rng.uniform(-0.01, 0.01, len(people))).clip(0, 1)
     return people[model.predict_proba(people)[:, 1] <= 0.5].head(n).reset_index(drop=True)
@@ -88,7 +88,7 @@ def stream(folder: str, n: int) -> tuple[str, float]:
 
 
 def prepare_stream(folder: str, sizes: list[int], *options: str) -> tuple[str, float]:
-    """A policy, trained with these options, and files of people in original units."""
+    """Train a policy with these options and write files of people in original units."""
     assert rose_carla(["train", COMPAS, "--out", f"{folder}/policy", *options]) == 0
     data = datasets.load(COMPAS)
     model = models.train(data, "ann")
@@ -115,7 +115,7 @@ def density(n: int, max_points: int) -> tuple[str, float]:
 
 
 def share(folder: str, number: int, n_models: int, start: Any, results: Any) -> None:
-    """One of many processes that train the same classifiers and keep the same cell at the same time."""
+    """Train the same classifiers and store the same cell as other processes at the same time."""
     os.environ["ROSE_CARLA_CACHE"] = folder
     data = datasets.load(COMPAS)
     settings = models.TrainingSettings((4,), 0.01, 512, 2)
@@ -124,7 +124,7 @@ def share(folder: str, number: int, n_models: int, start: Any, results: Any) -> 
     start.wait(300)  # if one of them dies before, all others give up
     seen = []
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # whatever is damaged is told by one
+        warnings.simplefilter("error")  # a damaged file would cause one
         for turn in range(n_models):
             seed = (turn + number) % n_models
             model = models.train(data, "ann", seed=seed, settings=settings)
@@ -137,7 +137,7 @@ def share(folder: str, number: int, n_models: int, start: Any, results: Any) -> 
 
 
 def processes(folder: str, n: int, n_models: int) -> tuple[str, float]:
-    """Many processes share one cache and one folder of cells."""
+    """Run many processes that share one cache and one folder of cells."""
     fork = multiprocessing.get_context("fork")
     start, results = fork.Barrier(n), fork.Queue()
     began = time.perf_counter()
@@ -156,13 +156,13 @@ def processes(folder: str, n: int, n_models: int) -> tuple[str, float]:
 
 
 def show(what: str, result: tuple[Any, float, float]) -> None:
-    """One measurement in a line."""
+    """Print one measurement in a line."""
     words, seconds, megabytes = result
     print(f"{what:<34} {seconds:8.1f} s  peak {megabytes:6,.0f} MB  {words}", flush=True)
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--people", type=int, default=100_000)

@@ -80,7 +80,7 @@ def write_file(path: Path, content: str | bytes) -> None:
         with atomic_write(path) as file:
             file.write(encoded)
     except OSError as error:
-        raise FileWriteError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
+        raise FileWriteError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def check_writable(folder: Path) -> None:
@@ -99,7 +99,7 @@ def check_writable(folder: Path) -> None:
         except FileNotFoundError:  # another process ran the same check and has just removed the folder
             _create_file_in(folder)
     except OSError as error:
-        raise FileWriteError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+        raise FileWriteError(f"Cannot write to the folder {str(folder)!r}: {error.strerror or error}.") from error
     finally:
         for each in missing:
             with contextlib.suppress(OSError):

@@ -141,7 +141,7 @@ class Recourse:
         )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description for people and for file names."""
         options = "".join(f" {name}={value}" for name, value in self.options)
         return f"{self.setting.dataset} {self.setting.classifier} {self.method}{options} seed {self.setting.seed}"
@@ -240,9 +240,9 @@ class Judgement:
         )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Description for people and for file names."""
-        return f"{self.recourse.words} {' '.join(self.metrics)}"
+        return f"{self.recourse.description} {' '.join(self.metrics)}"
 
     def accepts(self, result: Result) -> bool:
         """Whether a result has the arrays of such a cell."""

@@ -220,7 +220,7 @@ def run_cell(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
     log = _Log()
     start = time.perf_counter()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    print(f"{stamp} {cell.words}: on {socket.gethostname()}, threads {n_threads}", file=log)
+    print(f"{stamp} {cell.description}: on {socket.gethostname()}, threads {n_threads}", file=log)
     result, error = None, ""
     with limit_threads(n_threads), _output_to(log):
         try:

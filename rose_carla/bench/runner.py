@@ -91,7 +91,7 @@ def run(
                 result = _store(outcome, store, engine, logs)
                 if result is None:
                     errors[cell] = outcome.error
-                    tqdm.write(one_line(f"{cell.words} failed: {outcome.error}"), file=sys.stderr)
+                    tqdm.write(one_line(f"{cell.description} failed: {outcome.error}"), file=sys.stderr)
                 else:
                     results[cell] = result
                 left.remove(cell)
@@ -133,7 +133,7 @@ def _progress_bar(cells: list[Cell], progress: bool) -> Any:
 
 def _show_next(bar: Any, left: list[Cell]) -> None:
     if left:
-        bar.set_postfix_str(f" {len(left)} to do, now {one_line(left[0].words)}", refresh=False)
+        bar.set_postfix_str(f" {len(left)} to do, now {one_line(left[0].description)}", refresh=False)
 
 
 def _expected_seconds(cell: Cell) -> float:

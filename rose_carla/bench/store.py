@@ -51,7 +51,7 @@ class Store:
             if not cell.accepts(result):
                 raise FileFormatError(f"{str(path)!r} lacks values of such a cell.")
         except FileFormatError as error:
-            warnings.warn(f"Computing {cell.words!r} again: {error}", stacklevel=2)
+            warnings.warn(f"Computing {cell.description!r} again: {error}", stacklevel=2)
             return None
         return result
 
@@ -83,4 +83,4 @@ class Store:
 
 def file_name(cell: Cell) -> str:
     """Return a readable file name without a suffix, unique to the cell."""
-    return f"{re.sub('[^A-Za-z0-9._=-]+', '-', cell.words)[:100]}-{cell.key[:16]}"
+    return f"{re.sub('[^A-Za-z0-9._=-]+', '-', cell.description)[:100]}-{cell.key[:16]}"

@@ -211,7 +211,7 @@ def _build(spec: TableSpec, finished: Finished, names: Sequence[str]) -> tuple[T
 def _failures(finished: Finished) -> list[str]:
     """Return one line per failure; evaluations of failed recourse are left out."""
     return [
-        f"{cell.words}: {text}"
+        f"{cell.description}: {text}"
         for cell, text in finished.errors.items()
         if isinstance(cell, bench.Recourse) or cell.recourse not in finished.errors
     ]

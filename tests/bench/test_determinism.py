@@ -21,17 +21,17 @@ METHODS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_threads_change_no_bit_of_recourse_and_metrics(name, compas_ann):
+def test_recourse_and_metrics_are_the_same_on_any_number_of_threads(name, compas_ann):
     kind, options = METHODS[name]
     people = models.negative_instances(compas_ann).head(12)
-    judged = script("determinism").judged
-    one = judged(kind, options, compas_ann, people, (1, 1, 1))
-    several = judged(kind, options, compas_ann, people, (3, 4, 2))
+    evaluate = script("determinism").evaluate
+    one = evaluate(kind, options, compas_ann, people, (1, 1, 1))
+    several = evaluate(kind, options, compas_ann, people, (3, 4, 2))
     pd.testing.assert_frame_equal(several, one, check_exact=True)
     assert one.notna().any(axis=None)
 
 
-def test_threads_change_no_bit_of_a_classifier(compas, monkeypatch):
+def test_classifier_is_the_same_on_any_number_of_threads(compas, monkeypatch):
     seen, usual = set(), torch.optim.RMSprop.step
 
     def step(self, *arguments):
@@ -39,17 +39,17 @@ def test_threads_change_no_bit_of_a_classifier(compas, monkeypatch):
         return usual(self, *arguments)
 
     monkeypatch.setattr(torch.optim.RMSprop, "step", step)
-    classified = script("determinism").classified
-    one, several = (classified(compas, threads) for threads in ((1, 1, 1), (3, 4, 2)))
+    classify = script("determinism").classify
+    one, several = (classify(compas, threads) for threads in ((1, 1, 1), (3, 4, 2)))
     pd.testing.assert_frame_equal(several, one, check_exact=True)
     assert seen == {1}
 
 
-def test_the_comparison_notices_differences(tmp_path):
+def test_comparison_reports_differences(tmp_path):
     determinism = script("determinism")
     frame = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]})
-    assert determinism.compared(frame.copy(), frame) == "4 of 4 values the same, largest difference 0"
+    assert determinism.compare(frame.copy(), frame) == "4 of 4 values the same, largest difference 0"
     other = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "z"]})
-    assert determinism.compared(other, frame) == "2 of 4 values the same, largest difference 0.5"
+    assert determinism.compare(other, frame) == "2 of 4 values the same, largest difference 0.5"
     save_arrays(tmp_path / "cell.safetensors", {"values": np.ones(3)}, {"seconds": 1.5})
     assert determinism.arrays(tmp_path) == {("cell.safetensors", "values"): np.ones(3).tobytes()}

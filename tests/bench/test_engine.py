@@ -46,7 +46,7 @@ def assert_same_arrays(expected, finished, cell, other=None):
         arrays = finished.results[theirs].arrays
         assert arrays.keys() == expected.results[ours].arrays.keys()
         for name, array in expected.results[ours].arrays.items():
-            np.testing.assert_array_equal(arrays[name], array, err_msg=f"{theirs.words}: {name}")
+            np.testing.assert_array_equal(arrays[name], array, err_msg=f"{theirs.description}: {name}")
 
 
 def test_two_workers_compute_what_one_does_even_if_some_die(tmp_path, monkeypatch):
@@ -78,7 +78,7 @@ def test_two_workers_compute_what_one_does_even_if_some_die(tmp_path, monkeypatc
 class Large:
     """A cell with a result of 50 MB, whose worker can be killed while it sends the result."""
 
-    words: str
+    description: str
     dies: bool
 
     def run(self):
@@ -102,7 +102,7 @@ def test_worker_killed_while_it_sends_a_large_result_ends_its_own_cell(monkeypat
     jobs = [(Large("dies", dies=True), ()), *((Large(f"lives {i}", dies=False), ()) for i in range(3))]
     two = Local(2)
     try:
-        outcomes = {outcome.cell.words: outcome for outcome in run_jobs(two, jobs)}
+        outcomes = {outcome.cell.description: outcome for outcome in run_jobs(two, jobs)}
     finally:
         two.close()
     assert "The worker process died" in outcomes.pop("dies").error
@@ -113,7 +113,7 @@ def test_worker_killed_while_it_sends_a_large_result_ends_its_own_cell(monkeypat
 class Endless:
     """A cell that no exception can end."""
 
-    words: str = "endless"
+    description: str = "endless"
 
     def run(self):
         while True:

@@ -125,7 +125,7 @@ def test_equal_cells_have_equal_keys():
             recourse = experiment.judgements[0].recourse
             effective = {**METHODS[recourse.method].defaults(), "seed": recourse.setting.seed, **dict(recourse.options)}
             what = recourse.setting, recourse.method, json.dumps(effective, sort_keys=True, default=str)
-            assert cells.setdefault(what, recourse.key) == recourse.key, (name, recourse.words)
+            assert cells.setdefault(what, recourse.key) == recourse.key, (name, recourse.description)
             for judgement in experiment.judgements:
                 same = (*what, judgement.metrics, judgement.noise)
                 assert cells.setdefault(same, judgement.key) == judgement.key

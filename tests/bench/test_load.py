@@ -58,8 +58,8 @@ def test_density_of_many_rows_has_the_covariance_of_all_and_kernels_of_some():
 
 
 def test_processes_share_a_cache_and_a_folder_of_cells(load, tmp_path):
-    told, _ = load.processes(str(tmp_path), load.PROCESSES, 2)
-    assert told == "0 failed, 2 answers of 2 classifiers, 3 files, 0 leftovers"
+    summary, _ = load.processes(str(tmp_path), load.PROCESSES, 2)
+    assert summary == "0 failed, 2 answers of 2 classifiers, 3 files, 0 leftovers"
 
 
 def test_every_measurement_runs(load, tmp_path, monkeypatch):
@@ -86,4 +86,4 @@ def test_peak_memory_includes_child_processes(load, own, of_a_child, monkeypatch
     peaks = {load.resource.RUSAGE_SELF: own, load.resource.RUSAGE_CHILDREN: of_a_child}
     monkeypatch.setattr(load.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=peaks[who]))
     monkeypatch.setattr(load.sys, "platform", "linux")
-    assert load._measured(lambda: ("told", 1.5)) == ("told", 1.5, 700)
+    assert load._measured(lambda: ("done", 1.5)) == ("done", 1.5, 700)

@@ -63,7 +63,7 @@ def test_failing_method_fails_alone_and_is_run_again(monkeypatch, tmp_path):
     assert dict(first.errors) == {bad.recourse: "ValueError: no such luck", bad: "ValueError: no such luck"}
     assert set(first.results) == {good.recourse, good}
     log = (logs / f"{file_name(bad.recourse)}.log").read_text()
-    for words in (bad.recourse.words, "about to try", "Traceback", "raise error", "failed after"):
+    for words in (bad.recourse.description, "about to try", "Traceback", "raise error", "failed after"):
         assert words in log
     second = run([bad, good], tmp_path, logs=logs)
     assert not second.errors
@@ -126,10 +126,10 @@ def test_unwritable_folders_are_reported_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(Recourse, "run", lambda cell: pytest.fail("it was computed"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "judgement").touch()
-    with pytest.raises(FileWriteError, match="judgement' cannot be written"):
+    with pytest.raises(FileWriteError, match=r"Cannot write .*judgement'"):
         run([judgement()], tmp_path / "b")
     (tmp_path / "logs").touch()
-    with pytest.raises(FileWriteError, match="logs' cannot be written"):
+    with pytest.raises(FileWriteError, match=r"Cannot write .*logs'"):
         run([judgement()], tmp_path / "c", logs=tmp_path / "logs")
 
 

@@ -84,7 +84,7 @@ def test_unwritable_folders_are_reported(tmp_path):
     with pytest.raises(ExperimentError, match="for finished cells cannot be made"):
         Store(tmp_path / "file" / "below")
     (tmp_path / "recourse").write_text("a file in the way")
-    with pytest.raises(FileWriteError, match=r"recourse.*' cannot be written"):
+    with pytest.raises(FileWriteError, match=r"Cannot write .*recourse"):
         Store(tmp_path).save(RECOURSE, Result({}))
     store = Store(tmp_path / "new")
     store.path(RECOURSE).mkdir(parents=True)

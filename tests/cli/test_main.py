@@ -74,7 +74,7 @@ USAGE_ERRORS = [
     (["train", "compas", *NO_TRAINING, "--set", "ppo=" + "[" * 200_000], "too large"),
     (["train", "compas", *NO_TRAINING, "--set", "tau=" + "9" * 5000], "too large"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv"], "'loans.csv' is a file"),
-    (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv/x"], "cannot be written"),
+    (["train", "loans.csv", *ROLES, *SMALL, "--out", "loans.csv/x"], "Cannot write"),
     (["train", "named/policy.safetensors", *ROLES, *SMALL, "--out", "named", "--force"], "would be overwritten"),
     (["train", "loans.csv", *ROLES, *SMALL, "--out", "policy", "--set", "tau=0.8"], "holds another policy"),
     (["recourse", "people.csv"], "--policy DIR"),

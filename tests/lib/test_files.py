@@ -98,7 +98,7 @@ def test_checking_a_folder_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_bytes(b"")
     for bad in (tmp_path / "file" / "b", tmp_path / "a\0b"):
-        with pytest.raises(FileWriteError, match="cannot be written"):
+        with pytest.raises(FileWriteError, match="Cannot write"):
             check_writable(bad)
 
 

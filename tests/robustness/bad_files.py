@@ -1,4 +1,4 @@
-"""Files that are not what they should be: by accident, of another time or place, or made by somebody on purpose."""
+"""Damaged, foreign and hostile files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files made by somebody on purpose: nothing is run, nothing is unpacked beyond reason, nothing leaves its folder."""
+"""Hostile files: nothing in them is executed, uses more memory than the file, or leaves its folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def policy(compas_linear, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", payloads(Path("ran")))
-def test_payloads_run_in_no_loader(name, mark, compas_linear, tmp_path, monkeypatch):
+def test_payloads_are_not_executed(name, mark, compas_linear, tmp_path, monkeypatch):
     content = payloads(mark)[name]
     path = tmp_path / "policy.safetensors"
     path.write_bytes(content)
@@ -73,7 +73,7 @@ def test_payloads_run_in_no_loader(name, mark, compas_linear, tmp_path, monkeypa
     assert not mark.exists()
 
 
-def test_the_payloads_would_run(tmp_path):
+def test_payloads_would_be_executed_by_unpickling(tmp_path):
     """Otherwise the tests above would prove nothing."""
     careless = {
         "pickle": lambda file: pickle.load(file),
@@ -90,7 +90,7 @@ def test_the_payloads_would_run(tmp_path):
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_small_files_that_claim_much_are_refused_without_taking_it(name, tmp_path):
+def test_small_files_that_claim_much_memory_are_rejected(name, tmp_path):
     path = tmp_path / "bomb.safetensors"
     path.write_bytes(BOMBS[name]())
     tracemalloc.start()
@@ -101,7 +101,7 @@ def test_small_files_that_claim_much_are_refused_without_taking_it(name, tmp_pat
     assert peak < 8e6 + 3 * path.stat().st_size
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_folders_devices_and_missing_files_are_rejected(tmp_path):
     for path in (tmp_path, tmp_path / "missing", Path("/dev/zero")):
         with pytest.raises(FileFormatError, match="not a regular file"):
             load_arrays(path)
@@ -137,17 +137,17 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_policies_that_are_signed_and_odd_are_refused(odd, policy, compas_linear, tmp_path):
+def test_policies_with_valid_checksum_and_odd_metadata_are_rejected(odd, policy, compas_linear, tmp_path):
     arrays, known = load_arrays(policy)
     ODD[odd](known)
     path = tmp_path / "policy.safetensors"
     save_arrays(path, arrays, known)
-    with pytest.raises(PlanError) as refused:
+    with pytest.raises(PlanError) as rejected:
         RoseOne.load(path, compas_linear)
-    assert len(str(refused.value)) < 800
+    assert len(str(rejected.value)) < 800
 
 
-def test_a_policy_takes_no_memory_for_a_network_that_is_not_in_it(policy, compas_linear, tmp_path):
+def test_network_larger_than_the_weights_is_not_allocated(policy, compas_linear, tmp_path):
     arrays, known = load_arrays(policy)
     known["settings"]["ppo"]["hidden"] = 3000
     path = tmp_path / "policy.safetensors"
@@ -160,7 +160,7 @@ def test_a_policy_takes_no_memory_for_a_network_that_is_not_in_it(policy, compas
 
 
 @pytest.mark.parametrize("odd", ODD_ARRAYS)
-def test_weights_that_are_signed_and_odd_are_refused(odd, policy, compas_linear, tmp_path):
+def test_policies_with_valid_checksum_and_odd_arrays_are_rejected(odd, policy, compas_linear, tmp_path):
     arrays, known = load_arrays(policy)
     name = next(name for name in arrays if name.startswith("weights."))
     arrays |= ODD_ARRAYS[odd](name, arrays[name], arrays)
