@@ -15,7 +15,6 @@ from types import ModuleType
 from rose_carla.carla_compat import repairs, views
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, import_optional
 from rose_carla.carla_compat.importer import Scope, ScopedLoader, scoped_import
-from rose_carla.carla_compat.standins import StandIns
 
 #: Packages that CARLA's modules get a stand-in for: the optional ones, and two that would double the import time.
 _DEFERRED = frozenset(OPTIONAL_PACKAGES) | {"keras", "sklearn", "scipy"}
@@ -68,7 +67,7 @@ def _load(name: str) -> ModuleType:
     return import_optional(name)
 
 
-_stand_ins = StandIns(_load)
+_stand_ins = views.StandIns(_load)
 
 
 def _deferred(name: str, wants_leaf: bool) -> ModuleType:
