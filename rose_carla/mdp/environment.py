@@ -67,6 +67,7 @@ class VectorMDP(Protocol):
         """Take one action in each environment; reset those that end."""
 
 
+@dataclass(eq=False)
 class RecourseMDP:
     r"""Algorithm 3: state, actions, transition and reward.
 
@@ -100,34 +101,22 @@ class RecourseMDP:
         Cost of a state, subtracted from the reward.
     """
 
-    def __init__(
-        self,
-        actions: ActionSpace,
-        probability: Probability,
-        starts: np.ndarray,
-        robustness: Robustness,
-        tau: float = 0.75,
-        gamma: float = 0.99,
-        reward: float = 100.0,
-        max_actions: int = 50,
-        border: float = 0.5,
-        cost: StateCost | None = None,
-    ) -> None:
-        starts = starts[actions.mask(starts).any(axis=1)]
-        if len(starts) == 0:
+    actions: ActionSpace
+    probability: Probability
+    starts: np.ndarray
+    robustness: Robustness
+    tau: float = 0.75
+    gamma: float = 0.99
+    reward: float = 100.0
+    max_actions: int = 50
+    border: float = 0.5
+    cost: StateCost | None = None
+
+    def __post_init__(self) -> None:
+        self.width, self.n_actions = self.actions.width, self.actions.n
+        self.starts = self.starts[self.actions.mask(self.starts).any(axis=1)]
+        if len(self.starts) == 0:
             raise PlanError("No action is possible in any start state: check immutable and monotone features.")
-        self.actions = actions
-        self.probability = probability
-        self.starts = starts
-        self.robustness = robustness
-        self.tau = tau
-        self.gamma = gamma
-        self.reward = reward
-        self.max_actions = max_actions
-        self.border = border
-        self.cost = cost
-        self.width = actions.width
-        self.n_actions = actions.n
 
     def reset(self, n_envs: int, rng: np.random.Generator) -> np.ndarray:
         """Start ``n_envs`` environments in random states of ``starts``."""

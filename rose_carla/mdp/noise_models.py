@@ -7,6 +7,7 @@ ROSE-mul uses accumulated noise: a crowd of people implements every action noisi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -79,6 +80,7 @@ class Precise:
         return InvalidationRate(rates, rates, rates, n_samples)
 
 
+@dataclass(frozen=True, eq=False)
 class OneOff(Precise):
     """Precise transitions, then noise around the end point (Definition 1).
 
@@ -93,16 +95,13 @@ class OneOff(Precise):
     """
 
     favourable: Favourable
-
-    def __init__(self, favourable: Favourable, noise: Noise, variance: float, n_samples: int) -> None:
-        super().__init__(favourable)
-        self.noise = noise
-        self.variance = variance
-        self.n_samples = n_samples
+    noise: Noise
+    variance: float
+    n_samples: int
 
     def with_samples(self, n: int) -> Robustness:
         """Return a copy with ``n`` noisy versions of a state."""
-        return OneOff(self.favourable, self.noise, self.variance, n)
+        return replace(self, n_samples=n)
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the share of noisy versions of each state that are unfavourable."""
@@ -116,6 +115,7 @@ class OneOff(Precise):
         return invalidation_rate(self.favourable, ends, self.noise, self.variance, n_samples, rng, confidence)
 
 
+@dataclass(eq=False)
 class Accumulated:
     """Noisy transitions (Definition 2): the crowd implements every action by NoisySteps, unit by unit.
 
@@ -135,25 +135,16 @@ class Accumulated:
         Maximum number of NoisySteps per action.
     """
 
-    def __init__(
-        self,
-        favourable: Favourable,
-        noise: Noise,
-        variance: float,
-        action_unit: float,
-        crowd_size: int,
-        max_parts: int = 8,
-    ) -> None:
-        self.favourable = favourable
-        self.noise = noise
-        self.variance = variance
-        self.action_unit = action_unit
-        self.crowd_size = crowd_size
-        self.max_parts = max_parts
+    favourable: Favourable
+    noise: Noise
+    variance: float
+    action_unit: float
+    crowd_size: int
+    max_parts: int = 8
 
     def with_samples(self, n: int) -> Robustness:
         """Return a copy with ``n`` people per plan."""
-        return Accumulated(self.favourable, self.noise, self.variance, self.action_unit, n, self.max_parts)
+        return replace(self, crowd_size=n)
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the crowd after one noisy action each."""
@@ -185,15 +176,7 @@ class Accumulated:
     ) -> InvalidationRate:
         """Return the Acc AIR of each plan, implemented unit by unit."""
         return accumulated_invalidation_rate(
-            self.favourable,
-            factuals,
-            plans,
-            self.noise,
-            self.variance,
-            self.action_unit,
-            n_samples,
-            rng,
-            confidence,
+            self.favourable, factuals, plans, self.noise, self.variance, self.action_unit, n_samples, rng, confidence
         )
 
 

@@ -122,15 +122,15 @@ def train(
             for group in optimiser.param_groups:
                 group["lr"] = settings.learning_rate * left
             rollout = collector.collect(policy)
-            update = _improve(policy, optimiser, rollout, settings, settings.ent_coef * left, generator)
+            statistics = _improve(policy, optimiser, rollout, settings, settings.ent_coef * left, generator)
             now = time.perf_counter()
-            update = replace(
-                update,
+            update = Update(
                 steps=(number + 1) * settings.n_envs * settings.n_steps,
                 seconds=now - start,
                 steps_per_second=settings.n_envs * settings.n_steps / (now - before),
                 validity=collector.validity(),
                 cost=collector.cost(),
+                **statistics,
             )
             if evaluate is not None and (number + 1) % settings.evaluate_every == 0:
                 validity, cost = evaluate(policy)
@@ -159,15 +159,12 @@ class _Collector:
     def collect(self, policy: ActorCritic) -> _Rollout:
         """Take ``n_steps`` sampled actions in each environment."""
         n_steps, n = self.settings.n_steps, self.settings.n_envs
-        floats = {
-            name: torch.zeros(n_steps, n) for name in ("log_probabilities", "next_values", "rewards", "discounts")
-        }
+        log_probabilities, rewards, discounts = torch.empty(3, n_steps, n)
         observations = torch.empty(n_steps, n, self.mdp.width)
         masks = torch.empty(n_steps, n, self.mdp.n_actions, dtype=torch.bool)
         actions = torch.empty(n_steps, n, dtype=torch.int64)
-        ended = torch.empty(n_steps, n, dtype=torch.bool)
+        terminated, ended = torch.empty(2, n_steps, n, dtype=torch.bool)
         truncated: list[tuple[int, np.ndarray, np.ndarray]] = []
-        terminated = np.empty((n_steps, n), dtype=bool)
         self._reached, self._ended = 0, 0
         self._costs: list[float] = []
         with torch.no_grad():
@@ -178,26 +175,25 @@ class _Collector:
                 # Gumbel-max sampling
                 gumbel = -torch.empty_like(logs).exponential_(generator=self.generator).log()
                 actions[t] = (logs + gumbel).argmax(dim=1)
-                floats["log_probabilities"][t] = logs.gather(1, actions[t][:, None])[:, 0]
+                log_probabilities[t] = logs.gather(1, actions[t][:, None])[:, 0]
                 step = self.mdp.step(actions[t].numpy())
                 # Reward scaling
-                floats["rewards"][t] = _float32(step.rewards) * self.settings.reward_scale
+                rewards[t] = _float32(step.rewards) * self.settings.reward_scale
                 # Discount per step: the size of an action is time
-                floats["discounts"][t] = _float32(step.discounts)
+                discounts[t] = _float32(step.discounts)
                 ended[t] = torch.from_numpy(step.terminated | step.truncated)
-                terminated[t] = step.terminated
+                terminated[t] = torch.from_numpy(step.terminated)
                 if step.truncated.any():
                     truncated.append((t, np.flatnonzero(step.truncated), step.finals[step.truncated]))
                 self._count(step.sizes, step.terminated | step.truncated, step.reached)
                 self.observations = _float32(step.observations)
             values = policy.values(torch.cat([observations, self.observations[None]]))
-            next_values = values[1:] * ~torch.from_numpy(terminated)
+            next_values = values[1:] * ~terminated
             # Bootstrapping at truncation
             for t, rows, finals in truncated:
                 next_values[t, torch.from_numpy(rows)] = policy.values(_float32(finals))
-        floats["next_values"] = next_values
         return _Rollout(
-            observations=observations, masks=masks, actions=actions, values=values[:-1], ended=ended, **floats
+            observations, masks, actions, log_probabilities, values[:-1], next_values, rewards, discounts, ended
         )
 
     def validity(self) -> float:
@@ -250,16 +246,10 @@ def _improve(
     settings: PPOSettings,
     ent_coef: float,
     generator: torch.Generator,
-) -> Update:
-    """Update actor and critic on a rollout."""
-    advantages = generalised_advantages(
-        rollout.rewards,
-        rollout.values,
-        rollout.next_values,
-        rollout.discounts,
-        rollout.ended,
-        settings.gae_lambda,
-    ).flatten()
+) -> dict[str, float]:
+    """Update actor and critic on a rollout; return statistics for the log."""
+    steps = rollout.rewards, rollout.values, rollout.next_values, rollout.discounts, rollout.ended
+    advantages = generalised_advantages(*steps, settings.gae_lambda).flatten()
     old_values = rollout.values.flatten()
     returns = advantages + old_values
     observations, masks = rollout.observations.flatten(0, 1), rollout.masks.flatten(0, 1)
@@ -300,18 +290,13 @@ def _improve(
             break
     spread = returns.var(correction=0)
     explained = 1 - (returns - old_values).var(correction=0) / spread if spread > 0 else torch.tensor(float("nan"))
-    return Update(
-        steps=0,  # these five are filled in by train
-        seconds=0.0,
-        steps_per_second=0.0,
-        validity=float("nan"),
-        cost=float("nan"),
-        entropy=float(np.mean(entropies)),
-        approx_kl=kls[-1],
-        clip_fraction=float(np.mean(clipped)),
-        explained_variance=float(explained),
-        value_loss=float(np.mean(value_losses)),
-    )
+    return {
+        "entropy": float(np.mean(entropies)),
+        "approx_kl": kls[-1],
+        "clip_fraction": float(np.mean(clipped)),
+        "explained_variance": float(explained),
+        "value_loss": float(np.mean(value_losses)),
+    }
 
 
 def _float32(array: np.ndarray) -> torch.Tensor:

@@ -48,6 +48,7 @@ class _Neighbours:
 _ROWS = ("owners", "bases", "lines", "units", "ends", "scores")
 
 
+@dataclass(eq=False)
 class Exchange:
     """Local search among the neighbours of drafts.
 
@@ -67,21 +68,15 @@ class Exchange:
         Maximum number of exchanges per draft.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        policy: ActorCritic,
-        sparsity_weight: float,
-        n_lines: int = 4,
-        max_units: int = 16,
-        rounds: int = 4,
-    ) -> None:
-        self.task = task
-        self.policy = policy
-        self.sparsity_weight = sparsity_weight
-        self.max_units = max_units
-        self.rounds = rounds
-        space = task.space
+    task: Task
+    policy: ActorCritic
+    sparsity_weight: float
+    n_lines: int = 4
+    max_units: int = 16
+    rounds: int = 4
+
+    def __post_init__(self) -> None:
+        space = self.task.space
         names = np.where(space.moves != 0, np.sign(space.moves), np.arange(space.n) + 2)
         _, first, line_of = np.unique(
             np.stack([space.feature_numbers, names]), axis=1, return_index=True, return_inverse=True
@@ -92,7 +87,7 @@ class Exchange:
         self._sign = np.sign(space.moves[first])
         self._action = first
         self._column = np.array([space.features[f].columns[0] for f in self._feature])
-        self.n_lines = min(n_lines, len(first))
+        self.n_lines = min(self.n_lines, len(first))
 
     def scores(self, drafts: Drafts) -> np.ndarray:
         """Return the objective (b,): units of action plus ``sparsity_weight`` for each changed feature."""

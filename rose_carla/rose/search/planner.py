@@ -44,6 +44,7 @@ class SearchResult:
     rates: np.ndarray
 
 
+@dataclass(eq=False)
 class Planner:
     """Search for plans of many people at once.
 
@@ -71,32 +72,22 @@ class Planner:
         Width of the beam search.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        policy: ActorCritic,
-        slope: float,
-        n_walk: int,
-        n_check: int,
-        confidence: float,
-        max_actions: int,
-        search: bool = True,
-        shorten: bool = True,
-        sparsity_weight: float = 0.5,
-        gamma: float = 0.99,
-        beam_width: int = 8,
-    ) -> None:
-        self.task = task
-        self.policy = policy
-        self.n_walk = n_walk
-        self.n_rivals = max(n_check // _RIVAL_DIVISOR, 32)
-        self.max_actions = max_actions
-        self.search = search
-        self.shorten = shorten
-        self.gamma = gamma
-        self.beam_width = beam_width
-        self.exchange = Exchange(task, policy, sparsity_weight)
-        self.settling = Settling(task, self.exchange, slope, n_check, confidence)
+    task: Task
+    policy: ActorCritic
+    slope: float
+    n_walk: int
+    n_check: int
+    confidence: float
+    max_actions: int
+    search: bool = True
+    shorten: bool = True
+    sparsity_weight: float = 0.5
+    gamma: float = 0.99
+    beam_width: int = 8
+
+    def __post_init__(self) -> None:
+        self.exchange = Exchange(self.task, self.policy, self.sparsity_weight)
+        self.settling = Settling(self.task, self.exchange, self.slope, self.n_check, self.confidence)
 
     def plan(
         self, factuals: np.ndarray, rngs: Sequence[np.random.Generator], deadline: Deadline | None = None
@@ -174,7 +165,7 @@ class Planner:
         if len(rows) == 0:
             return
         part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
-        n_check = _MORE_SAMPLES * self.settling.n_check
+        n_check = _MORE_SAMPLES * self.n_check
         found[rows], rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, n_check)
         rates[rows] = rate.rate
 
@@ -188,7 +179,8 @@ class Planner:
             if len(owners) == 0:
                 return
             people = rows[owners]
-            seen = self.task.evaluate(rivals, self.n_rivals, [rngs[row] for row in people.tolist()]).rate
+            n_samples = max(self.n_check // _RIVAL_DIVISOR, 32)
+            seen = self.task.evaluate(rivals, n_samples, [rngs[row] for row in people.tolist()]).rate
             order = np.lexsort((seen, people))
             people, first = np.unique(people[order], return_index=True)
             best = order[first]

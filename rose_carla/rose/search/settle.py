@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from rose_carla.noise import InvalidationRate, wilson_interval
@@ -27,6 +28,7 @@ def probit(rates: np.ndarray, n_samples: int) -> np.ndarray:
     return -ndtri((rates * n_samples + 0.5) / (n_samples + 1))
 
 
+@dataclass(eq=False)
 class Settling:
     r"""Search for the margin at which the invalidation rate is just low enough.
 
@@ -49,18 +51,18 @@ class Settling:
         Maximum number of checks per person.
     """
 
-    def __init__(
-        self, task: Task, exchange: Exchange, slope: float, n_check: int, confidence: float, max_checks: int = 8
-    ) -> None:
-        self.task = task
-        self.exchange = exchange
-        self.slope = slope
-        self.n_check = n_check
-        self.confidence = confidence
-        self.max_checks = max_checks
+    task: Task
+    exchange: Exchange
+    slope: float
+    n_check: int
+    confidence: float
+    max_checks: int = 8
+
+    def __post_init__(self) -> None:
+        limit = self.task.limit
         # approximately the largest rate that passes
-        error = np.sqrt(task.limit * (1 - task.limit) / n_check)
-        self.aim = max(task.limit - ndtri(confidence) * error, task.limit / 4)
+        error = np.sqrt(limit * (1 - limit) / self.n_check)
+        self.aim = max(limit - ndtri(self.confidence) * error, limit / 4)
         self.goal = float(-ndtri(self.aim))
 
     def check(
