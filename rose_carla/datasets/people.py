@@ -22,6 +22,8 @@ from rose_carla.errors import DataError, unknown_name
 _MISSING = frozenset("na nan n/a null none <na> #n/a".split())
 #: Values outside the range of the data by less, relative to the range, are rounding errors.
 _ROUNDING = 1e-9
+#: Number of ignored columns that a warning lists.
+_LISTED = 10
 #: Largest encoded value that models and noise can compute with.
 _LARGEST = 1e15
 
@@ -105,7 +107,8 @@ class PeopleReader:
         known = {*self.data.raw_features, self.data.target, self.label}
         further = [name for name in header if name not in known]
         if further:
-            warnings.warn(f"ignored columns that are not features: {', '.join(further)}", stacklevel=2)
+            more = f" and {len(further) - _LISTED} more" if len(further) > _LISTED else ""
+            warnings.warn(f"ignored columns that are not features: {', '.join(further[:_LISTED])}{more}", stacklevel=2)
 
     def _chunk(self, header: Sequence[str], lines: Sequence[Sequence[str]], numbers: Sequence[int]) -> PeopleChunk:
         width = len(header)
