@@ -25,8 +25,17 @@ import torch
 from rose_carla import datasets, models
 from warm_python import WarmPython
 
+#: Doctests that train a policy or a method.
+SLOW_DOCTESTS = ("Arar", "FastAR", "Plan", "RoseMul", "RoseOne")
+
 torch.set_num_threads(1)
 pytest.register_assert_rewrite("cli_examples")  # before its first import
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name.rpartition(".")[2] in SLOW_DOCTESTS:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ann", "linear"])
 @pytest.mark.parametrize("method", OURS, ids=lambda method: method.__name__)
 def test_our_methods_fulfil_the_contract(method, kind, compas):

@@ -10,6 +10,8 @@ from rose_carla import RoseMul, RoseOne, baselines, models
 from benchmark_scripts import script
 from rose_carla._lib.files import save_arrays
 
+pytestmark = pytest.mark.slow
+
 TINY = {"ppo": {"n_updates": 2, "n_envs": 64, "n_steps": 8}, "n_check": 100}
 #: Methods with few steps; the people of COMPAS are enough for our loops to share them out.
 METHODS = {

@@ -49,6 +49,7 @@ def assert_same_arrays(expected, finished, cell, other=None):
             np.testing.assert_array_equal(arrays[name], array, err_msg=f"{theirs.description}: {name}")
 
 
+@pytest.mark.slow
 def test_two_workers_compute_what_one_does_even_if_some_die(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")  # the limits must be those of the engine, not of the tests
     monkeypatch.setattr(engine, "n_cores", lambda: 6)
@@ -97,6 +98,7 @@ class Large:
                 frame = frame.f_back
 
 
+@pytest.mark.slow
 def test_worker_killed_while_it_sends_a_large_result_ends_its_own_cell(monkeypatch):
     monkeypatch.setattr(engine, "_ATTEMPTS", 1)
     jobs = [(Large("dies", dies=True), ()), *((Large(f"lives {i}", dies=False), ()) for i in range(3))]
@@ -123,6 +125,7 @@ class Endless:
                 continue
 
 
+@pytest.mark.slow
 def test_worker_that_cannot_be_interrupted_is_killed(monkeypatch):
     monkeypatch.setattr(engine, "_KILL_AFTER", 0.5)
     two = Local(2)
@@ -152,6 +155,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_process_that_started_them(number, tmp_path):
     script = tmp_path / "script.py"
@@ -189,6 +193,7 @@ FAILS = {"Exits": "SystemExit: licence expired", "ExitsWell": "SystemExit: 0", "
 WORKS = ("Closes", "PrintsNames", "OddSettings", "Talks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_odd_methods_end_their_own_cells(jobs, tmp_path):
     made = {name: judgement(f"odd_methods:{name}") for name in (*FAILS, *WORKS)}
@@ -206,6 +211,7 @@ def test_odd_methods_end_their_own_cells(jobs, tmp_path):
     assert again.n_reused == 2 * len(WORKS)
 
 
+@pytest.mark.slow
 def test_libraries_have_one_thread_whatever_the_number_of_ours(tmp_path):
     cell, before = judgement("fake_methods:Tells", folder=str(tmp_path)).recourse, torch.get_num_threads()
     try:
@@ -272,6 +278,7 @@ def cluster():
         yield made
 
 
+@pytest.mark.slow
 def test_dask_worker_may_be_killed_in_the_middle_of_a_cell(cluster, tmp_path):
     wanted = [judgement("fake_methods:WaitsOnce", folder=str(tmp_path)), judgement("GrSp"), judgement("PROBE")]
     killed = []
@@ -294,12 +301,14 @@ def test_dask_worker_may_be_killed_in_the_middle_of_a_cell(cluster, tmp_path):
         assert_same_arrays(expected, finished, cell)
 
 
+@pytest.mark.slow
 def test_dask_workers_with_other_code_are_rejected(cluster, monkeypatch):
     monkeypatch.setattr(engine.sources, "fingerprint", lambda *_: "0123456789abcdef")
     with pytest.raises(ExperimentError, match=r"has another source \(.* there, 0123456789ab here\)"):
         Dask(cluster.scheduler_address)
 
 
+@pytest.mark.slow
 def test_dask_workers_that_run_two_cells_in_one_process_are_rejected():
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as made:

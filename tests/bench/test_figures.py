@@ -44,6 +44,7 @@ def test_largest_distance_matches_all_pairs(shape, kind):
     assert largest_distance(rows[::-1]) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_largest_distance_of_compas_matches_all_pairs(compas):
     rows = compas.df.drop(columns=compas.target).to_numpy(dtype=float)
     assert len(rows) > 5000
@@ -246,6 +247,7 @@ def quick(tmp_path_factory):
     return folder, runs
 
 
+@pytest.mark.slow
 def test_quick_run_writes_figures_and_provenance(quick):
     folder, ((code, files), _) = quick
     assert code == 0
@@ -269,6 +271,7 @@ def test_quick_run_writes_figures_and_provenance(quick):
     assert plt.get_fignums() == []
 
 
+@pytest.mark.slow
 def test_second_run_reuses_cells_and_writes_same_figures(quick):
     _, ((_, before), (code, after)) = quick
     assert code == 0
@@ -287,6 +290,7 @@ def test_distances_are_relative_to_largest_of_whole_dataset(compas, monkeypatch)
     assert asked == {"compas": pytest.approx(pdist(np.unique(rows, axis=0), "cityblock").max())}
 
 
+@pytest.mark.slow
 def test_script_lists_every_figure(warm_python):
     asked = [warm_python.executable, str(SCRIPT), "--help"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)

@@ -15,6 +15,8 @@ from rose_carla.noise import Density
 from rose_carla.rose import sequential
 from rose_carla.rose.search import Planner
 
+pytestmark = pytest.mark.slow
+
 TINY = {"ppo": {"n_updates": 1, "n_envs": 8, "n_steps": 4, "hidden": 4}, "search": False, "n_check": 20}
 
 

@@ -247,6 +247,7 @@ def test_latex_is_balanced_and_rows_have_equal_width():
     assert r"$-$3.12 / $-$1.00 $\pm$ 0.50$^{\neq}$" in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 @pytest.mark.parametrize("name", ["table_1", "frontier"])
 def test_latex_compiles_and_fits_pages(tmp_path, name):

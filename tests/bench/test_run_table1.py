@@ -19,6 +19,8 @@ from fault_trials import TIMES, finished, table
 from rose_carla.bench import TABLE_1
 from rose_carla.cli import main
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "run_table1.py"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 FAST = ("GrSp", "Wachter", "PROBE")

@@ -13,6 +13,8 @@ from rose_carla import models
 from carla.models.catalog import MLModelCatalog
 from carla_runs import CARLA_RUNS, build, model_for, skip_unless_installed, table
 
+pytestmark = pytest.mark.slow
+
 
 def _all_measures(benchmark, every_measure):
     if every_measure:

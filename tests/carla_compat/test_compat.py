@@ -74,6 +74,7 @@ def test_carla_imported_first_runs_natively(tmp_path):
     assert out == "True True\n"
 
 
+@pytest.mark.slow
 def test_failed_import_of_carla_can_be_repeated():
     out = output("""
         import sys
@@ -129,6 +130,7 @@ def test_import_does_not_change_random_state(imported):
     assert [name for name in imported["changed"] if "random" in name] == []
 
 
+@pytest.mark.slow
 def test_import_after_failed_import_of_carla(warm_python):
     out = output(
         """
@@ -161,6 +163,7 @@ def test_core_works_without_extras(run):
     assert out == "3\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "use", "extra"),
     [

@@ -143,6 +143,7 @@ def full_disk():
     os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", [broken_pipe, full_disk])
 def test_work_goes_on_without_stderr(lose, run, folder, tmp_path):
     if lose is full_disk and not os.path.exists("/dev/full"):

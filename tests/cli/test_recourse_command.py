@@ -192,6 +192,7 @@ def test_policy_can_be_trained_by_the_command(run):
     assert trained.out == run("recourse", "people.csv", "--policy", "policy").out
 
 
+@pytest.mark.slow
 def test_works_in_a_pipe(folder, warm_python):
     program = f"{warm_python.executable} -m rose_carla recourse"
     line = (
@@ -210,6 +211,7 @@ def test_works_in_a_pipe(folder, warm_python):
     assert len(full) == 2
 
 
+@pytest.mark.slow
 def test_plans_are_written_before_the_input_ends(folder, warm_python):
     lines = (folder / "people.csv").read_text().splitlines(keepends=True)
     words = [warm_python.executable, "-m", "rose_carla", "recourse", "-", "--policy", "policy", "--format", "json"]

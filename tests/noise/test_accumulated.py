@@ -27,6 +27,7 @@ def test_a_noisy_step_moves_and_scales_its_noise():
     np.testing.assert_allclose(moved.var(axis=0), 4 * 0.0005, rtol=0.05)  # |a|_1 = 0.1 is four units
 
 
+@pytest.mark.slow
 def test_a_noisy_step_samples_around_the_state_it_reaches():
     rows = clusters(3000, 2)
     noise = plausible(rows)

@@ -110,6 +110,7 @@ def _call(folder, kind, start, results):
     results.put((kind, loop(np.arange(4, dtype=kind))))
 
 
+@pytest.mark.slow
 def test_many_processes_that_compile_for_several_types_at_once_disagree_about_nothing(folder):
     kinds = ["f8", "f4", "i8", "i4", "i2", "u1"] * 4
     fork = multiprocessing.get_context("fork")
@@ -127,6 +128,7 @@ def test_many_processes_that_compile_for_several_types_at_once_disagree_about_no
     assert len(kept(folder)) == 7
 
 
+@pytest.mark.slow
 def test_no_two_processes_give_the_same_name_to_what_they_compile(folder):
     """As numba's numbers would, and then one signature would get the machine code of another."""
     first, second = (loaded(folder)._cache._cache_file for _ in range(2))

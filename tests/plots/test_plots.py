@@ -79,6 +79,7 @@ def drawn(name):
     return figure, dict(matplotlib.rcParams) == before and plt.get_fignums() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_legible_and_without_side_effects(name):
     figure, harmless = drawn(name)
@@ -90,6 +91,7 @@ def test_figures_are_legible_and_without_side_effects(name):
     assert_legible(figure)
 
 
+@pytest.mark.slow
 def test_assert_legible_detects_illegible_text():
     def illegible(what):
         figure, axes = style.new_axes(2.0, 2.0, 1, 2)
@@ -120,6 +122,7 @@ LONG = f"{SENTENCE} and {SENTENCE}"
 steps = st.tuples(chances, st.sampled_from(["age", "credit-amount", SENTENCE, LONG]))
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.lists(steps, min_size=1, max_size=8), chances | st.none())
 @example([(0.5, LONG), (0.6, LONG), *[(0.9, "age")] * 6], 1.0)
@@ -206,6 +209,7 @@ def test_colours_are_distinguishable_with_colour_blindness(kind):
 SAVED = ("noise, three data sets", "ranks-acc-air, three data sets", "a plan of one step")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAVED)
 def test_files_of_figures_are_reproducible(name):
     twice = [FIGURES[name]() for _ in range(2)]
@@ -292,6 +296,7 @@ def test_invalid_input_is_rejected():
         plots.learning_curves({})
 
 
+@pytest.mark.slow
 def test_drawing_does_not_import_the_experiment_stack():
     code = "import sys, rose_carla.plots; print(*(name for name in sys.modules if name.startswith('rose_carla.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

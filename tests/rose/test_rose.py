@@ -130,6 +130,7 @@ def test_robustness_against_the_closed_form_of_a_linear_classifier(compas_linear
     assert (shorter > 0.19).mean() > 0.6
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_plans_in_any_batch(compas_ann, people, rose_one):
     again = RoseOne(compas_ann, {"monotone": {"age": "increase"}})
     ours, theirs = (method.get_counterfactuals(people) for method in (rose_one, again))
@@ -140,6 +141,7 @@ def test_same_seed_gives_the_same_plans_in_any_batch(compas_ann, people, rose_on
     pd.testing.assert_frame_equal(alone, ours.iloc[[7]])
 
 
+@pytest.mark.slow
 def test_global_generators_are_not_used(compas_ann):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     RoseOne(compas_ann, BRIEF).get_counterfactuals(models.negative_instances(compas_ann).head(3))
@@ -307,6 +309,7 @@ def test_black_box_gives_the_same_plans_as_the_torch_model(kind, compas_ann, peo
     pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["sklearn", "xgboost", "tensorflow"])
 def test_other_models_work(backend, compas, compas_ann, encoded):
     rows, outcomes = encoded
@@ -328,6 +331,7 @@ def test_other_models_work(backend, compas, compas_ann, encoded):
     assert models.favourable(model)(found.to_numpy()).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_plans_are_legal_for_any_mix_of_people(german_one, german_typed, seed):
@@ -364,6 +368,7 @@ def test_search_and_shorten_options(rose_one, compas_ann, people, search, shorte
         assert np.isin(units.round(6), (1, 2, 4, 8, 40)).all()
 
 
+@pytest.mark.slow
 def test_higher_tau_lowers_the_invalidation_rate(compas_ann, people):
     rows, results = array(compas_ann, people), []
     for tau in (0.75, 0.9):
@@ -377,6 +382,7 @@ def test_higher_tau_lowers_the_invalidation_rate(compas_ann, people):
     assert results[1][1] > results[0][1]
 
 
+@pytest.mark.slow
 def test_rose_mul_is_robust_to_accumulated_noise(compas_ann, people):
     method = RoseMul(compas_ann)
     factuals = people.head(30)
