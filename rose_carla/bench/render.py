@@ -58,7 +58,7 @@ class Part:
     Parameters
     ----------
     figures
-        Pairs of an SVG image and its caption; None without a section of figures.
+        Pairs of an SVG element and its caption; None without a section of figures.
     message
         Why there are no figures.
     """
@@ -94,49 +94,41 @@ def escape_markdown(text: object) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _environments() -> dict[str, jinja2.Environment]:
-    """Return an environment for each format; only HTML is escaped automatically."""
-    options: dict[str, Any] = {
-        "loader": jinja2.PackageLoader(__package__),
-        "undefined": jinja2.StrictUndefined,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-        "keep_trailing_newline": True,
-    }
-    # TeX uses the default delimiters itself
-    delimiters: dict[str, Any] = {
-        "block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<",
-        "variable_end_string": ">>", "comment_start_string": "<#", "comment_end_string": "#>",
-    }  # fmt: skip
-    html, markdown = jinja2.Environment(autoescape=True, **options), jinja2.Environment(**options)
-    latex = jinja2.Environment(**options, **delimiters)
-    markdown.filters["md"], latex.filters["tex"] = escape_markdown, escape_latex
-    for environment in (html, markdown, latex):
-        environment.globals["zip"] = zip
-    return {"html": html, "md": markdown, "tex": latex}
+def _environment() -> jinja2.Environment:
+    """Return the environment of all templates; HTML is escaped automatically, the others by filters."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(md=escape_markdown, tex=escape_latex)
+    environment.globals["zip"] = zip
+    return environment
 
 
-def _render(name: str, **context: Any) -> str:
-    environment = _environments()[name.rpartition(".")[2]]
-    return environment.get_template(f"{name}.j2").render(context)
+@functools.lru_cache(maxsize=1)
+def _latex_environment() -> jinja2.Environment:
+    """Return an environment with other delimiters: LaTeX uses braces and ``{%`` itself."""
+    return _environment().overlay(
+        block_start_string="<%", block_end_string="%>", variable_start_string="<<", variable_end_string=">>"
+    )
 
 
 def render_html(
     title: str, origin: str, parts: Sequence[Part], errors: Sequence[str] = (), provenance: str = ""
 ) -> str:
     """Render a report as one HTML page without scripts or other files."""
-    drawn = [replace(part, figures=_svg_elements(part.figures)) for part in parts]
-    return _render("report.html", title=title, origin=origin, parts=drawn, errors=errors, provenance=provenance)
-
-
-def _svg_elements(figures: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]] | None:
-    """Remove the XML declarations, which HTML does not allow in the middle of a page."""
-    return None if figures is None else [(svg[svg.index("<svg") :], caption) for svg, caption in figures]
+    template = _environment().get_template("report.html.j2")
+    return template.render(title=title, origin=origin, parts=parts, errors=errors, provenance=provenance)
 
 
 def render_markdown(title: str, origin: str, command: str, part: Part, errors: Sequence[str] = ()) -> str:
     """Render a table and its sections as Markdown; ``command`` is shown as a code block."""
-    return _render("table.md", title=title, origin=origin, command=command, part=part, errors=errors)
+    template = _environment().get_template("table.md.j2")
+    return template.render(title=title, origin=origin, command=command, part=part, errors=errors)
 
 
 def render_latex(tables: Sequence[Table], origin: str) -> str:
@@ -154,7 +146,7 @@ def render_latex(tables: Sequence[Table], origin: str) -> str:
             replace(table, rows=tuple(row for row in table.rows if not dataset or row.dataset == dataset))
             for dataset in groups
         ]
-    return _render("table.tex", pages=pages, origin=origin)
+    return _latex_environment().get_template("table.tex.j2").render(pages=pages, origin=origin)
 
 
 def render_text(table: Table) -> str:
@@ -243,8 +235,8 @@ def _compare(folder: Path, table: Table, results: pd.DataFrame, checked: pd.Data
             if metric in results and results[metric].notna().any():
                 svg = plots.image(plots.frontier(results, metric, DATASET_TITLES), "svg").decode()
                 write_file(folder / f"{table.name}-{metric.lower().replace('_', '-')}.svg", svg)
-                label = TABLE_METRICS[metric].label
-                figures.append((svg, f"Mean {label} against mean L1 distance: lower and further left is better."))
+                caption = f"Mean {plots.RATES[metric]} against mean L1 distance: lower and further left is better."
+                figures.append((svg[svg.index("<svg") :], caption))  # without the XML declaration
     except MissingPackageError as error:
         message = str(error)
     return Part(table, sections, figures, message)
