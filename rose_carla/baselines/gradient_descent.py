@@ -98,17 +98,11 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Batch:
-    """Current points of the people still searched for.
+    """Current points of the people still searched for."""
 
-    Parameters
-    ----------
-    points
-        (b, d) points with valid categories.
-    rows
-        (b,) row numbers of the people.
-    """
-
+    #: (b, d) points with valid categories.
     points: torch.Tensor
+    #: (b,) row numbers of the people.
     rows: torch.Tensor
 
 
@@ -120,29 +114,19 @@ Accept = Callable[[Batch, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Length, learning rate and distance weights of the descent.
+    """Length, learning rate and distance weights of the descent."""
 
-    Parameters
-    ----------
-    weights
-        Weight of the L1 distance in each round; people without an accepted point start the next round.
-    n_steps
-        Steps per round.
-    learning_rate
-        Learning rate of Adam (AMSGrad).
-    patience
-        Further steps in search of a cheaper point after the first accepted one.
-    stall
-        Steps without a decrease of the loss after which a round ends, four times as many in the last one; 0: never.
-    every_step
-        Whether to test acceptance at every step and keep the cheapest point, or only at the end of a round.
-    """
-
+    #: Weight of the L1 distance in each round; people without an accepted point start the next round.
     weights: tuple[float, ...]
+    #: Steps per round.
     n_steps: int
+    #: Learning rate of Adam (AMSGrad).
     learning_rate: float
+    #: Further steps in search of a cheaper point after the first accepted one.
     patience: int = 0
+    #: Steps without a decrease of the loss after which a round ends, four times as many in the last one; 0: never.
     stall: int = 0
+    #: Whether to test acceptance at every step and keep the cheapest point, or only at the end of a round.
     every_step: bool = True
 
 

@@ -51,41 +51,27 @@ class PPOSettings(Hyperparameters):
 
 @dataclass(frozen=True)
 class Update:
-    """Log entry of one update.
+    """Log entry of one update."""
 
-    Parameters
-    ----------
-    steps, seconds
-        Environment steps and time since the start of training.
-    steps_per_second
-        Speed of this update, rollout and gradient steps together.
-    validity
-        Share of the episodes ended in this rollout that reached the goal; NaN if none ended.
-    cost
-        Mean size of the plans that reached it, in units of action; NaN without one.
-    entropy
-        Entropy of the policy.
-    approx_kl
-        Approximate KL divergence from the policy before the update.
-    clip_fraction
-        Share of steps whose probability ratio was clipped.
-    explained_variance
-        Share of the variance of returns that the critic predicted.
-    value_loss
-        Clipped value loss.
-    greedy_validity, greedy_cost
-        Validity and cost of the greedy policy on held-out rows; NaN where it was not evaluated.
-    """
-
+    #: Environment steps and time since the start of training.
     steps: int
     seconds: float
+    #: Speed of this update, rollout and gradient steps together.
     steps_per_second: float
+    #: Share of the episodes ended in this rollout that reached the goal; NaN if none ended.
     validity: float
+    #: Mean size of the plans that reached it, in units of action; NaN without one.
     cost: float
+    #: Entropy of the policy.
     entropy: float
+    #: Approximate KL divergence from the policy before the update.
     approx_kl: float
+    #: Share of steps whose probability ratio was clipped.
     clip_fraction: float
+    #: Share of the variance of returns that the critic predicted.
     explained_variance: float
+    #: Clipped value loss.
     value_loss: float
+    #: Validity and cost of the greedy policy on held-out rows; NaN where it was not evaluated.
     greedy_validity: float = float("nan")
     greedy_cost: float = float("nan")

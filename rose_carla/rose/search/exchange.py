@@ -53,26 +53,18 @@ class Exchange:
     """Local search among the neighbours of drafts.
 
     A *line* is the moves of one feature in one direction, or one category to set.
-
-    Parameters
-    ----------
-    task, policy
-        Goal and policy.
-    sparsity_weight
-        Cost of changing one more feature, in units of action.
-    n_lines
-        Number of lines to try, the most probable ones of the policy.
-    max_units
-        Longest move tried for a draft that does not reach its margin yet.
-    rounds
-        Maximum number of exchanges per draft.
     """
 
+    #: Goal and policy.
     task: Task
     policy: ActorCritic
+    #: Cost of changing one more feature, in units of action.
     sparsity_weight: float
+    #: Number of lines to try, the most probable ones of the policy.
     n_lines: int = 4
+    #: Longest move tried for a draft that does not reach its margin yet.
     max_units: int = 16
+    #: Maximum number of exchanges per draft.
     rounds: int = 4
 
     def __post_init__(self) -> None:

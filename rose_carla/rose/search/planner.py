@@ -24,65 +24,43 @@ _RIVAL_DIVISOR = 8
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Plans of b people.
+    """Plans of b people."""
 
-    Parameters
-    ----------
-    plans
-        (k, d) actions in order; empty where nothing was found.
-    ends
-        (b, d) where they lead.
-    found
-        (b,) whether a plan passed the check.
-    rates
-        (b,) invalidation rate in the check, or the lowest observed.
-    """
-
+    #: (k, d) actions in order; empty where nothing was found.
     plans: list[np.ndarray]
+    #: (b, d) where they lead.
     ends: np.ndarray
+    #: (b,) whether a plan passed the check.
     found: np.ndarray
+    #: (b,) invalidation rate in the check, or the lowest observed.
     rates: np.ndarray
 
 
 @dataclass(eq=False)
 class Planner:
-    """Search for plans of many people at once.
+    """Search for plans of many people at once."""
 
-    Parameters
-    ----------
-    task, policy
-        Goal and policy.
-    slope
-        Usual slope of the probit of the success rate over the margin; see :func:`calibrate`.
-    n_walk
-        Noisy versions of a state during walks.
-    n_check, confidence
-        Noisy versions in the final check, and its one-sided confidence.
-    max_actions
-        Maximum number of actions of a walk.
-    search
-        Whether to search with a beam where the policy alone fails, and for cheaper features.
-    shorten
-        Whether to remove changes that are not needed.
-    sparsity_weight
-        Cost of changing one more feature, in units of action.
-    gamma
-        Discount of one unit of action.
-    beam_width
-        Width of the beam search.
-    """
-
+    #: Goal and policy.
     task: Task
     policy: ActorCritic
+    #: Usual slope of the probit of the success rate over the margin; see :func:`calibrate`.
     slope: float
+    #: Noisy versions of a state during walks.
     n_walk: int
+    #: Noisy versions in the final check, and its one-sided confidence.
     n_check: int
     confidence: float
+    #: Maximum number of actions of a walk.
     max_actions: int
+    #: Whether to search with a beam where the policy alone fails, and for cheaper features.
     search: bool = True
+    #: Whether to remove changes that are not needed.
     shorten: bool = True
+    #: Cost of changing one more feature, in units of action.
     sparsity_weight: float = 0.5
+    #: Discount of one unit of action.
     gamma: float = 0.99
+    #: Width of the beam search.
     beam_width: int = 8
 
     def __post_init__(self) -> None:

@@ -35,27 +35,19 @@ class Settling:
     The probit of the success rate grows about linearly with the margin, :math:`-\Phi^{-1}(IR) \approx a + b m`. A check
     gives one point of that line, so the next draft is made for the margin where the line reaches the rate aimed at; two
     checks give its slope.
-
-    Parameters
-    ----------
-    task
-        Goal of the plans.
-    exchange
-        Search for the cheapest draft of a margin.
-    slope
-        Usual slope b.
-    n_check, confidence
-        Noisy versions of a draft in a check. A draft passes if the upper end of the one-sided interval of that
-        confidence is below the limit.
-    max_checks
-        Maximum number of checks per person.
     """
 
+    #: Goal of the plans.
     task: Task
+    #: Search for the cheapest draft of a margin.
     exchange: Exchange
+    #: Usual slope b.
     slope: float
+    #: Noisy versions of a draft in a check. A draft passes if the upper end of the one-sided interval of that
+    #: confidence is below the limit.
     n_check: int
     confidence: float
+    #: Maximum number of checks per person.
     max_checks: int = 8
 
     def __post_init__(self) -> None:

@@ -22,26 +22,17 @@ _BRANCHES = 6
 
 @dataclass(frozen=True)
 class Task:
-    """Goal of a plan: a state s that is favourable and stays so under noise, f(s) = 1 and IR < 1 - tau.
+    """Goal of a plan: a state s that is favourable and stays so under noise, f(s) = 1 and IR < 1 - tau."""
 
-    Parameters
-    ----------
-    space
-        Action space.
-    probability
-        From states (b, d) to the probability of the favourable outcome.
-    robustness
-        Noise model.
-    tau
-        Robustness threshold.
-    border
-        Probability above which a state is favourable.
-    """
-
+    #: Action space.
     space: ActionSpace
+    #: From states (b, d) to the probability of the favourable outcome.
     probability: Probability
+    #: Noise model.
     robustness: Robustness
+    #: Robustness threshold.
     tau: float
+    #: Probability above which a state is favourable.
     border: float = 0.5
 
     @property
@@ -67,22 +58,15 @@ class Drafts:
 
     A draft changes each feature once, by the total change, in the order of last changes: detours of a walk disappear,
     and what it does at the end, when noise can no longer undo it, stays at the end.
-
-    Parameters
-    ----------
-    space
-        Action space.
-    factuals
-        (b, d) starts.
-    ends
-        (b, d) ends.
-    turns
-        (b, f) when a feature is changed: smaller is earlier.
     """
 
+    #: Action space.
     space: ActionSpace
+    #: (b, d) starts.
     factuals: np.ndarray
+    #: (b, d) ends.
     ends: np.ndarray
+    #: (b, f) when a feature is changed: smaller is earlier.
     turns: np.ndarray
 
     @classmethod
@@ -144,23 +128,15 @@ class Drafts:
 
 @dataclass
 class Walks:
-    """Results of the walks of b people.
+    """Results of the walks of b people."""
 
-    Parameters
-    ----------
-    drafts
-        Plans; where the goal was not reached, the most robust one.
-    reached
-        (b,) whether the goal was reached.
-    rates
-        (b,) invalidation rates estimated during the walk, 1 if no state was favourable.
-    actions
-        For each person the numbers of the actions taken, in order.
-    """
-
+    #: Plans; where the goal was not reached, the most robust one.
     drafts: Drafts
+    #: (b,) whether the goal was reached.
     reached: np.ndarray
+    #: (b,) invalidation rates estimated during the walk, 1 if no state was favourable.
     rates: np.ndarray
+    #: For each person the numbers of the actions taken, in order.
     actions: list[np.ndarray]
 
     def __setitem__(self, rows: np.ndarray, walks: Walks) -> None:
