@@ -41,7 +41,7 @@ def seconds_of(method: Method, factuals: pd.DataFrame) -> float:
 
 
 def speed(name: str, n_alone: int = 20) -> None:
-    """Everybody at once against one after the other; the latter on some people only, in between of two full runs."""
+    """Time per person in one batch and one by one; the latter on some people only, between two full runs."""
     for kind, methods in (("ann", (*GRADIENT, baselines.Cogs)), ("linear", (baselines.Roar, baselines.Arar))):
         model, factuals = setting(name, kind)
         chosen = np.linspace(0, len(factuals) - 1, n_alone).astype(int)
@@ -107,7 +107,7 @@ def quality(name: str) -> None:
 
 
 def feasible(name: str) -> None:
-    """People without recourse by CROCO, and whether a training row or a random one tells that its bound can be met."""
+    """People without recourse by CROCO, and whether a training row or a random one satisfies its bound."""
     for free in (True, False):
         model, factuals = setting(name, all_actionable=free)
         method = baselines.Croco(model)
