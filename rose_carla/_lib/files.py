@@ -125,7 +125,8 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[
 
     plain = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     text = json.dumps(dict(metadata), sort_keys=True)
-    header = {"format": FORMAT, "sha256": _digest(plain, text), "metadata": text}
+    # safetensors sorts the arrays, so their order is stored as well
+    header = {"format": FORMAT, "sha256": _digest(plain, text), "metadata": text, "names": list(plain)}
     write_file(path, save(plain, metadata={_HEADER: json.dumps(header)}))
 
 
@@ -147,7 +148,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {})[_HEADER])
             found, digest, text = header["format"], header["sha256"], header["metadata"]
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            arrays = {name: file.get_tensor(name) for name in header["names"]}
         metadata = dict(json.loads(text))
         for name, array in arrays.items():
             if not array.size and max(array.shape) > path.stat().st_size:
@@ -186,9 +187,9 @@ def key_of(description: Mapping[str, Any]) -> str:
 
 def _digest(arrays: Mapping[str, np.ndarray], metadata: str) -> str:
     digest = hashlib.sha256(metadata.encode())
-    for name in sorted(arrays):
-        digest.update(f"\0{name}\0{arrays[name].dtype}{arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    for name, array in arrays.items():
+        digest.update(f"\0{name}\0{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

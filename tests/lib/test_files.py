@@ -118,7 +118,7 @@ def test_arrays_and_metadata_come_back_bit_for_bit(tmp_path):
     save_arrays(path, ARRAYS, metadata)
     arrays, found = load_arrays(path)
     assert found == metadata
-    assert arrays.keys() == ARRAYS.keys()
+    assert list(arrays) == list(ARRAYS)
     for name, array in ARRAYS.items():
         assert (arrays[name].dtype, arrays[name].shape) == (array.dtype, array.shape)
         assert arrays[name].tobytes() == array.tobytes()

@@ -101,7 +101,7 @@ def payloads(mark: Path) -> dict[str, bytes]:
 
 
 def _tensor(shape: list[int], kind: str = "F64", end: int = 0, **further: object) -> bytes:
-    ours = {"rose_carla": json.dumps({"format": FORMAT, "sha256": "", "metadata": "{}"})}
+    ours = {"rose_carla": json.dumps({"format": FORMAT, "sha256": "", "metadata": "{}", "names": ["weights"]})}
     header = {"__metadata__": ours, "weights": {"dtype": kind, "shape": shape, "data_offsets": [0, end]}, **further}
     return safetensors_file(header, bytes(end))
 

@@ -118,7 +118,7 @@ def cut_off(trial: Trial) -> Came:
         trial.run(words, before=lambda size=size: limited(size)).check("Cannot write", "File too large")
     assert not (folder / "plans.csv").exists()
     assert not [path for path in (folder / "new").rglob("*") if path.is_file()]
-    trial.run(trial.benchmark(folder), before=lambda: limited(1024)).check("cannot be kept", "File too large")
+    trial.run(trial.benchmark(folder), before=lambda: limited(1024)).check("Cannot write", "File too large")
     check_cells(folder)
     trial.run(trial.benchmark(folder)).check(code=0)
     return 1, "'File too large'; no part of a file stayed, and the benchmark went on once it could"
