@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import carla.evaluation
+import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import NoiseError, PlanError, short_repr, unknown_name
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS
-from rose_carla.models.mlmodel import with_list_order
+from rose_carla.models.mlmodel import ListOrderModel, with_list_order
 
 
 class _CopiesFactuals:
@@ -24,6 +25,13 @@ class _CopiesFactuals:
 
     def get_counterfactuals(self, factuals: pd.DataFrame) -> pd.DataFrame:
         return self._method.get_counterfactuals(factuals.copy())
+
+
+class _CopiesRows(ListOrderModel):
+    """Wrapper that passes copies to a model which may change its rows; CARLA's y-Nearest-Neighbours does not."""
+
+    def predict_proba(self, x: Any) -> Any:
+        return self.original.predict_proba(np.array(x))
 
 
 class Benchmark(carla.evaluation.Benchmark):
@@ -69,6 +77,7 @@ class Benchmark(carla.evaluation.Benchmark):
             raise PlanError(f"Expected an instance of a recourse method, got {short_repr(recourse_method)}.")
         numeric_factuals = align(factuals, factuals, mlmodel.feature_input_order)
         super().__init__(mlmodel, _CopiesFactuals(recourse_method), factuals)
+        self._mlmodel, self._metrics_model = _CopiesRows(mlmodel), mlmodel
         self._recourse_method, self._factuals = recourse_method, numeric_factuals
         returned: pd.DataFrame = self._counterfactuals  # type: ignore[has-type]
         self._counterfactuals = align(factuals, returned, mlmodel.feature_input_order)
@@ -95,7 +104,7 @@ class Benchmark(carla.evaluation.Benchmark):
             raise NoiseError(unknown_name("metric", column, METRICS))
         metric = METRICS[column]
         options = {**(self._noise_options if metric.needs_noise else {}), **self._further_options.get(column, {})}
-        return metric.evaluation(self._mlmodel, options).get_evaluation(self._factuals, self._counterfactuals)
+        return metric.evaluation(self._metrics_model, options).get_evaluation(self._factuals, self._counterfactuals)
 
     def compute_distances(self) -> pd.DataFrame:
         """Compute CARLA's four distances."""

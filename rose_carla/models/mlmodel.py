@@ -162,10 +162,10 @@ class EncodedModel(MLModel):
                     f"Columns missing for the classifier: {', '.join(map(str, missing[:5]))}. Pass encoded rows, for "
                     "instance data.transform(raw_rows)."
                 )
-            x = as_floats(x[self._feature_input_order], "rows for the classifier", ModelError)
-            x = np.require(x, requirements="W")  # pandas 3 returns read-only arrays
-        elif not isinstance(x, torch.Tensor):
+            x = x[self._feature_input_order]
+        if not isinstance(x, torch.Tensor):
             x = as_floats(x, "rows for the classifier", ModelError)
+            x = np.require(x, requirements="W")  # pandas 3 returns read-only arrays
         if len(x.shape) != 2 or x.shape[1] != len(self._feature_input_order):
             raise ModelError(
                 f"Expected rows of {len(self._feature_input_order)} features in feature_input_order, got shape "
