@@ -1,4 +1,4 @@
-"""Trials of faults: commands in processes of their own, to which something happens, and a look at what they leave."""
+"""Harness of the fault tests: run commands in their own processes, kill them, and inspect the files they leave."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from cli_examples import ROLES, people
 from rose_carla._lib.files import load_arrays
 from rose_carla.cli import main
 
-#: Methods of a small run of the benchmark, and of one that is smaller still.
+#: Methods of the small benchmark, and of its quick form.
 METHODS, QUICK_METHODS = ("GrSp", "Wachter", "PROBE"), ("GrSp",)
-#: A training of seconds.
-QUICK = ['ppo={"n_updates": 1, "n_envs": 8, "n_steps": 4}', "search=false"]
+#: Hyper-parameters of a policy that is trained in seconds.
+QUICK_TRAINING = ['ppo={"n_updates": 1, "n_envs": 8, "n_steps": 4}', "search=false"]
 TIMES = ["Recourse_Time", "Training_Time"]
-#: Seconds that no command of the trials needs.
-LONG = 400
-#: How often a fault was tried, and what came of it.
-Came = tuple[int, str]
+#: Seconds after which a command counts as hanging.
+TIMEOUT = 400
+#: Number of trials and their outcome.
+Outcome = tuple[int, str]
 
 
 class NotTried(Exception):
-    """A fault that cannot be brought about here, and why."""
+    """The fault cannot be injected on this machine."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a command ended."""
+class Completed:
+    """Exit code and output of a command."""
 
     code: int
     out: str
     err: str
 
     def check(self, *words: str, code: int = 2) -> None:
-        """It ended so, with these words and without a traceback."""
+        """Check the exit code, that there is no traceback, and that ``words`` are in the message."""
         assert self.code == code, (self.code, self.err)
         assert "Traceback" not in self.err, self.err
         for each in words:
@@ -50,22 +50,22 @@ class Done:
 
 
 class Process:
-    """``rose-carla`` with some words: in a new interpreter, or, to be quick, as a fork of this one.
+    """The command ``rose-carla``, in a new interpreter or, to be quick, in a fork of this one.
 
     Parameters
     ----------
     words
-        What follows the program's name.
+        Arguments.
     folder
-        For what it says.
+        Where to write stdout and stderr.
     forked
         Whether to fork.
     before
-        Called in the new process before anything else.
+        Called in the new process before the command.
     env
-        Of a new interpreter.
+        Environment of a new interpreter.
     out
-        File to which stdout goes instead.
+        Other file for stdout.
     """
 
     def __init__(
@@ -93,46 +93,46 @@ class Process:
                 before()
                 if not forked:
                     os.execve(sys.executable, [sys.executable, "-m", "rose_carla", *words], env or dict(os.environ))
-                code = _main(words)
+                code = run_main(words)
             finally:
                 os._exit(code)
         for stream in streams:
             os.close(stream)
 
     def poll(self) -> int | None:
-        """The exit code if it has ended, negative for the signal that ended it."""
+        """Return the exit code, negative for a signal, or None while the process runs."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
-    def wait(self, seconds: float = LONG) -> bool:
-        """Whether it ends within so many seconds."""
+    def wait(self, seconds: float = TIMEOUT) -> bool:
+        """Return whether the process ends within so many seconds."""
         end = time.monotonic() + seconds
         while self.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         return self.poll() is not None
 
     def kill(self) -> None:
-        """Kill it and all of its processes, as ``kill -9`` does."""
+        """Kill the process and its children with SIGKILL."""
         os.killpg(self.pid, signal.SIGKILL)
         assert self.wait()
 
-    def done(self) -> Done:
-        """Its end."""
-        if not self.wait():
+    def complete(self, seconds: float = TIMEOUT) -> Completed:
+        """Wait for the end of the process and return its output."""
+        if not self.wait(seconds):
             self.kill()
             raise AssertionError("the command hangs")
         assert self._code is not None
         out = self._out.read_text() if self._out.is_file() else ""
-        return Done(self._code, out, self._err.read_text())
+        return Completed(self._code, out, self._err.read_text())
 
 
-def _main(words: list[str]) -> int:
-    """As a new interpreter would start: streams that are closed are None."""
+def run_main(words: list[str]) -> int:
+    """Run the command with streams as a new interpreter opens them: None if they are closed."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
-            stream = open(number, mode, closefd=False)  # noqa: SIM115 - of the whole process
+            stream = open(number, mode, closefd=False)  # noqa: SIM115 - for the whole process
         except OSError:
             stream = None
         setattr(sys, name, stream)
@@ -144,14 +144,14 @@ def _main(words: list[str]) -> int:
 
 @dataclass
 class Trial:
-    """Where, how often and how a fault is tried.
+    """How a fault is tried.
 
     Parameters
     ----------
     folder
-        Empty at first.
+        An empty folder.
     times
-        How often, where that is open.
+        Number of trials of a fault that happens at random.
     quick
         Fork processes instead of starting interpreters, and compute fewer cells, in one process.
     rng
@@ -164,15 +164,15 @@ class Trial:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def start(self, words: list[str], **options: Any) -> Process:
-        """A command in a process of its own."""
-        return Process(words, self.folder / "told", self.quick, **options)
+        """Start a command."""
+        return Process(words, self.folder / "output", self.quick, **options)
 
-    def run(self, words: list[str], **options: Any) -> Done:
-        """A command to its end."""
-        return self.start(words, **options).done()
+    def run(self, words: list[str], **options: Any) -> Completed:
+        """Run a command to its end."""
+        return self.start(words, **options).complete()
 
     def benchmark(self, folder: Path, cells: Path | None = None) -> list[str]:
-        """The command that makes a small Table 1 below ``folder``."""
+        """Return the command for a small Table 1 in ``folder``."""
         methods, jobs = (QUICK_METHODS, "1") if self.quick else (METHODS, "2")
         return [
             "table1", "--quick", "--datasets", "compas", "--methods", *methods, "--jobs", jobs,
@@ -181,80 +181,80 @@ class Trial:
 
     @property
     def n_cells(self) -> int:
-        """Cells of the benchmark."""
+        """Number of cells of the benchmark."""
         return 4 * len(QUICK_METHODS if self.quick else METHODS)
 
-    def calm(self) -> pd.DataFrame:
-        """The table of a run to which nothing happens."""
-        self.run(self.benchmark(self.folder / "calm")).check(code=0)
-        return table(self.folder / "calm")
+    def undisturbed(self) -> pd.DataFrame:
+        """Return the table of a run without faults."""
+        self.run(self.benchmark(self.folder / "undisturbed")).check(code=0)
+        return table(self.folder / "undisturbed")
 
-    def small(self, *options: str, name: str = "small") -> Small:
-        """A folder with a table, people and a training, with options of the method."""
-        small = Small(self.folder / name)
-        small.folder.mkdir()
-        people().to_csv(small.folder / "loans.csv", index=False)
-        people().drop(columns="loan").head(60).to_csv(small.folder / "people.csv", index=False)
-        self.run(small.train(*options)).check(code=0)
-        return small
+    def example(self, *options: str, name: str = "example") -> Example:
+        """Return a folder with data, people and a policy, trained with ``options``."""
+        example = Example(self.folder / name)
+        example.folder.mkdir()
+        people().to_csv(example.folder / "loans.csv", index=False)
+        people().drop(columns="loan").head(60).to_csv(example.folder / "people.csv", index=False)
+        self.run(example.train(*options)).check(code=0)
+        return example
 
 
-class Small:
-    """A folder with a table, people and a training of a policy."""
+class Example:
+    """A folder with data, people and a policy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.policy = folder, folder / "policy"
 
     def train(self, *options: str, out: Path | None = None) -> list[str]:
-        """The command that trains."""
-        chosen = [word for each in (*QUICK, *options) for word in ("--set", each)]
+        """Return the command that trains the policy."""
+        chosen = [word for each in (*QUICK_TRAINING, *options) for word in ("--set", each)]
         loans, out = self.folder / "loans.csv", out or self.policy
         return ["train", str(loans), *ROLES, "--model", "linear", *chosen, "--out", str(out)]
 
     def recourse(self, *further: object) -> list[str]:
-        """The command that plans."""
+        """Return the command that computes plans."""
         return ["recourse", str(self.folder / "people.csv"), "--policy", str(self.policy), *map(str, further)]
 
 
-def finished(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Cells that are there, and what would tell that one was written again."""
+def stored_cells(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return the stored cells with inode and time, which change if one is written again."""
     found = (folder / "cells").rglob("*.safetensors")
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 
 def check_cells(folder: Path) -> None:
-    """Whatever has the name of a finished cell is one."""
-    for path in finished(folder):
+    """Check that all stored cells can be loaded."""
+    for path in stored_cells(folder):
         load_arrays(path)
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """What a run of the benchmark says of every person, without times."""
+    """Return the results of all people without the times."""
     return pd.read_csv(folder / "out" / "table1-people.csv").drop(columns=TIMES)
 
 
 def workers_of(pid: int) -> list[int]:
-    """Processes that compute cells for another one."""
-    told = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line.split()[0]) for line in told.stdout.splitlines() if "spawn_main" in line]
+    """Return the worker processes of a benchmark."""
+    ps = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line.split()[0]) for line in ps.stdout.splitlines() if "spawn_main" in line]
 
 
 def crash_points(write: Callable[[], object]) -> Iterator[int]:
-    """Have ``write`` killed at every step that reaches the disk, one after the other; yields after each.
+    """Run ``write`` in one process after the other, the i-th of which kills itself at its i-th step; yield after each.
 
-    Every trial is a process of its own that kills itself at its first, second, ... of these steps: a file is about to
-    be brought to the disk, is about to be renamed, has been renamed. The last trial gets through.
+    A step is: before a file is flushed to the disk, before it is renamed, after it is renamed. The last process
+    completes.
     """
     for last in range(1, 1000):
-        through = gets_through(write, last)
+        completes = run_until_step(write, last)
         yield last
-        if through:
+        if completes:
             return
-    raise AssertionError("it never gets through")
+    raise AssertionError("it never completes")
 
 
-def gets_through(write: Callable[[], object], last: int) -> bool:
-    """Whether ``write`` ends before its step ``last``, at which it is killed."""
+def run_until_step(write: Callable[[], object], last: int) -> bool:
+    """Run ``write`` in a process that is killed at step ``last``; return whether it completes before."""
     child = os.fork()
     if child == 0:
         _die_at_step(last)
@@ -272,15 +272,15 @@ def _die_at_step(last: int) -> None:
     def step() -> None:
         if next(steps, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(LONG)
+            time.sleep(TIMEOUT)
 
-    def synced(file: int) -> None:
+    def dying_fsync(file: int) -> None:
         step()
         fsync(file)
 
-    def replaced(source: Any, target: Any) -> None:
+    def dying_replace(source: Any, target: Any) -> None:
         step()
         replace(source, target)
         step()
 
-    os.fsync, os.replace = synced, replaced
+    os.fsync, os.replace = dying_fsync, dying_replace

@@ -1,6 +1,6 @@
-"""Faults on purpose, and what comes of each: ``make faults`` tries all of them and prints docs/reliability.md's table.
+"""All faults: ``make faults`` tries each of them and prints the table of docs/reliability.md.
 
-``make test`` tries the quick ones in a shorter form: fewer times, in forks of one process.
+``make test`` tries most of them in a quick form: fewer times, in forks of one process.
 """
 
 from __future__ import annotations
@@ -14,85 +14,83 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import conftest  # noqa: F401 - a home and a cache of our own, before anything reads them
-import faults_disk as disk
+import conftest  # noqa: F401 - sets temporary folders for home and cache, before they are read
 import faults_files as files
-import faults_killed as killed
+import faults_processes as processes
 import numpy as np
-from fault_trials import Came, NotTried, Trial
+from fault_trials import NotTried, Outcome, Trial
 from rose_carla._lib.text import one_line
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens, how often it is tried, and how often in the tests; 0: other tests do."""
+    """A fault.
 
-    try_it: Callable[[Trial], Came]
+    Parameters
+    ----------
+    inject
+        Function that injects the fault and checks the outcome; its docstring describes the fault.
+    times
+        Number of trials.
+    quick
+        Number of trials in the quick form; 0 if other tests cover it.
+    """
+
+    inject: Callable[[Trial], Outcome]
     times: int = 1
     quick: int = 1
 
     @property
     def name(self) -> str:
-        """For people who want to try this one alone."""
-        return self.try_it.__name__
-
-    @property
-    def words(self) -> str:
-        """What happens."""
-        return str(self.try_it.__doc__)
+        """Name on the command line."""
+        return self.inject.__name__
 
 
 FAULTS = (
-    Fault(killed.the_benchmark, 20, quick=0),  # test_run_table1
-    Fault(killed.a_worker, 10, quick=0),  # test_engine, also for Dask
-    Fault(killed.the_command, 10, quick=2),
-    Fault(killed.while_writing),
-    Fault(disk.full, 5),
-    Fault(disk.full_for_results),
-    Fault(disk.full_behind_stdout),
-    Fault(disk.cut_off),
-    Fault(disk.unwritable),
-    Fault(disk.nothing_writable, quick=0),  # test_compiled, test_training
-    Fault(disk.removed),
-    Fault(disk.closed_streams),
-    Fault(files.damaged),
-    Fault(files.foreign, quick=0),  # test_faults, as a whole
-    Fault(files.other_versions),
-    Fault(files.hostile),
+    Fault(processes.kill_benchmark, 20, quick=0),  # tests/bench/test_run_table1.py
+    Fault(processes.kill_worker, 10, quick=0),  # tests/bench/test_engine.py
+    Fault(processes.kill_recourse, 10, quick=2),
+    Fault(processes.kill_while_writing),
+    Fault(processes.full_disk_for_cells, 5),
+    Fault(processes.full_disk_for_results),
+    Fault(processes.full_stdout),
+    Fault(processes.file_size_limit),
+    Fault(processes.read_only_folders),
+    Fault(processes.read_only_machine, quick=0),  # needs new interpreters
+    Fault(processes.removed_cells),
+    Fault(processes.closed_streams),
+    Fault(files.damaged_files),
+    Fault(files.files_of_other_programs),
+    Fault(files.files_of_other_versions),
+    Fault(files.hostile_files),
 )
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Try faults one after the other, and print how often and what came of it."""
+    """Try faults one after the other and print a table of the outcomes."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(fault.name for fault in FAULTS)}; default: all")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of random moments and sizes")
     chosen = parser.parse_args(words)
     print(f"seed {chosen.seed}", file=sys.stderr)
-    lines, failed = ["| fault | tried | outcome |", "|---|---|---|"], False
+    lines, n_failed = ["| fault | trials | outcome |", "|---|---|---|"], 0
     for fault in FAULTS:
         if chosen.names and fault.name not in chosen.names:
             continue
-        started = time.monotonic()
-        times, outcome, sound = came_of(fault, chosen.seed)
-        failed |= not sound
-        print(f"{fault.name}: {outcome} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
-        lines.append(f"| {fault.words} | {times:,} | {outcome} |")
-    print("\n".join(lines))
-    return int(failed)
-
-
-def came_of(fault: Fault, seed: int) -> tuple[int, str, bool]:
-    """How often a fault was tried, what came of it, and whether that is what should; no error loses the others."""
-    with tempfile.TemporaryDirectory(prefix="rose_carla_faults_", ignore_cleanup_errors=True) as folder:
+        start = time.monotonic()
         try:
-            return *fault.try_it(Trial(Path(folder), fault.times, rng=np.random.default_rng(seed))), True
-        except NotTried as why:
-            return 0, f"not tried: {why}", True
-        except Exception as error:
+            with tempfile.TemporaryDirectory(prefix="rose_carla_faults_", ignore_cleanup_errors=True) as folder:
+                n, outcome = fault.inject(Trial(Path(folder), fault.times, rng=np.random.default_rng(chosen.seed)))
+        except NotTried as reason:
+            n, outcome = 0, f"not tried: {reason}"
+        except Exception as error:  # the other faults are tried all the same
             traceback.print_exc()
-            told = error if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            return fault.times, f"**failed**: {one_line(told)}", False
+            n, outcome = fault.times, f"**failed**: {one_line(f'{type(error).__name__}: {error}')}"
+            n_failed += 1
+        print(f"{fault.name}: {outcome} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
+        lines.append(f"| {fault.inject.__doc__} | {n:,} | {outcome} |")
+    print("\n".join(lines))
+    return int(n_failed > 0)
 
 
 if __name__ == "__main__":

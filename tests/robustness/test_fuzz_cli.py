@@ -15,7 +15,7 @@ from fuzz_outcomes import Tally, examples, tell_total, watched
 from hypothesis import given
 from hypothesis import strategies as st
 from rose_carla.cli import main
-from test_safe_files import formulas
+from test_hostile_files import formulas
 
 
 @pytest.fixture(scope="module", autouse=True)
