@@ -218,7 +218,8 @@ class Example:
 
 def stored_cells(folder: Path) -> dict[Path, tuple[int, int]]:
     """Return the stored cells with inode and time, which change if one is written again."""
-    found = (folder / "cells").rglob("*.safetensors")
+    walk = os.walk(folder / "cells")  # unlike rglob it accepts that folders disappear
+    found = [Path(parent, name) for parent, _, names in walk for name in names if name.endswith(".safetensors")]
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 
