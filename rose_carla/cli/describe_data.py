@@ -10,7 +10,7 @@ from pandas.api import types
 from rose_carla._lib.text import one_line, printable
 from rose_carla.cli import Command, console, options
 from rose_carla.cli.options import DataChoice
-from rose_carla.datasets.people import feature_categories, feature_ranges, plain
+from rose_carla.datasets.csv_files import feature_categories, feature_ranges, plain
 from rose_carla.errors import DataError
 
 #: Number of categories that are printed.

@@ -26,8 +26,7 @@ from rose_carla.bench.methods import METHODS, Entry, entry
 from rose_carla.cli import WordsOption
 from rose_carla.cli.console import STDIO, CommandError, user_code
 from rose_carla.datasets import Dataset
-from rose_carla.datasets.csv_files import read_table
-from rose_carla.datasets.people import match_value
+from rose_carla.datasets.csv_files import match_value, read_table
 from rose_carla.errors import DataError, ExperimentError, ModelError, PlanError, short_repr, unknown_name
 from rose_carla.rose.sequential import Sequential
 
@@ -319,6 +318,8 @@ def _check_same_data(name: str, model: MLModel, data: Dataset) -> None:
 
 def find_method(name: str) -> Entry:
     """Return a method by name or ``module:Class``."""
+    if name in METHODS:
+        return METHODS[name]
     with user_code(f"The method {name!r} cannot be imported", ExperimentError):
         return entry(name)
 

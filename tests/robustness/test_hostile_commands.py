@@ -16,7 +16,7 @@ import threading
 import pytest
 from cli_examples import ROLES, changed, read
 from fault_trials import Process, run_main
-from rose_carla.datasets.people import PeopleReader
+from rose_carla.datasets.csv_files import PeopleReader
 
 pytest_plugins = ("cli_examples",)  # its fixtures
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from rose_carla import datasets
-from rose_carla.datasets.people import PeopleReader, match_value
+from rose_carla.datasets.csv_files import PeopleReader, match_value
 from rose_carla.errors import DataError
 
 
