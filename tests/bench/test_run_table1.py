@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from fault_trials import TIMES, finished, table
+from fault_trials import TIMES, stored_cells, table
 from rose_carla.bench import TABLE_1
 from rose_carla.cli import main
 
@@ -115,23 +115,23 @@ def killed_in_the_middle(folder, methods):
     words = command(sys.executable, folder / "out", folder / "cells", "--methods", *methods, "--jobs", "2")
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     end = time.monotonic() + 200
-    while len(finished(folder)) < 2 and process.poll() is None:
+    while len(stored_cells(folder)) < 2 and process.poll() is None:
         assert time.monotonic() < end
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return 0 < len(finished(folder)) < 4 * len(methods)
+    return 0 < len(stored_cells(folder)) < 4 * len(methods)
 
 
 def test_killed_run_resumes_with_the_same_result(quick, tmp_path, warm_python):
     killed = next(each for each in map(tmp_path.joinpath, "abc") if killed_in_the_middle(each, FAST))
-    whole, kept = tmp_path / "whole", finished(killed)
+    whole, kept = tmp_path / "whole", stored_cells(killed)
     for folder, cells, before in ((killed, killed / "cells", len(kept)), (whole, quick / "cells", 12)):
         words = command(warm_python.executable, folder / "out", cells, "--methods", *FAST, "--jobs", "2")
         done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True)
         assert f"{before} of 12 cells were stored before" in done.stdout
-    assert kept.items() <= finished(killed).items()
-    assert len(finished(killed)) == 12
+    assert kept.items() <= stored_cells(killed).items()
+    assert len(stored_cells(killed)) == 12
     ours, expected = (pd.read_csv(folder / "out" / "table1.csv") for folder in (killed, whole))
     assert len(ours) == 3 * 9
     timed = ours["metric"].isin(TIMES)
