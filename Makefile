@@ -26,7 +26,7 @@ PIP := $(BIN)/python $(INSTALL)
 # separate environments
 LOWEST := $(VENV)-lowest
 AUDIT := $(VENV)-audit
-REQUIREMENTS := pyproject.toml $(wildcard requirements/*.txt)
+REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
 .PHONY: table1 appendix docs bench-rose bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
   install install-test clean help
