@@ -86,7 +86,7 @@ def test_ctrl_c_ends_in_one_line(run, folder, handlers):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_a_command_as_ctrl_c_does(number, run, folder, tmp_path, monkeypatch, handlers):
     monkeypatch.setenv("SIGNAL", str(int(number)))
-    done = Process(STOPPED, tmp_path, True).done()
+    done = Process(STOPPED, tmp_path, True).complete()
     assert (done.code, done.err) == (130, "Stopped.\n")
     assert signal.getsignal(number) == signal.SIG_DFL
     assert not (folder / "terminated").exists()
@@ -102,7 +102,7 @@ def test_nohup_stays_in_effect(run, monkeypatch, handlers):
 def test_benchmark_that_is_terminated_says_how_to_resume(tmp_path, monkeypatch, handlers):
     monkeypatch.setattr(bench, "run", lambda *args, **kwargs: signal.raise_signal(signal.SIGTERM))
     words = [*QUICK, "--out", str(tmp_path / "out"), "--cells", str(tmp_path / "cells")]
-    done = Process(words, tmp_path, True).done()
+    done = Process(words, tmp_path, True).complete()
     assert done.code == 130
     assert done.err == "Stopped. Finished cells are kept: the same command continues where it stopped.\n"
 
@@ -150,13 +150,13 @@ def test_work_goes_on_without_stderr(lose, run, folder, tmp_path):
         pytest.skip("there is no /dev/full here")
     plans = tmp_path / "plans.csv"
     words = ["recourse", "people.csv", "--policy", "policy", "--out", str(plans)]
-    assert Process(words, tmp_path, True, before=lose).done().code == 0
+    assert Process(words, tmp_path, True, before=lose).complete().code == 0
     assert plans.read_text() == run(*words[:-2]).out
     words = [*QUICK, "--out", str(tmp_path / "out"), "--cells", str(tmp_path / "cells")]
-    assert Process(words, tmp_path, True, before=lose).done().code == 0
+    assert Process(words, tmp_path, True, before=lose).complete().code == 0
     assert (tmp_path / "out" / "table1.csv").is_file()
     words = ["recourse", "none.csv", "--policy", "policy"]
-    assert Process(words, tmp_path, True, before=lose).done().code == 2
+    assert Process(words, tmp_path, True, before=lose).complete().code == 2
 
 
 def test_output_file_is_written_atomically_through_links(tmp_path):
