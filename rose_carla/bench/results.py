@@ -56,9 +56,11 @@ def results_frame(experiments: Iterable[Experiment], finished: Finished) -> pd.D
         }
         for judgement in experiment.judgements:
             evaluated = finished.results.get(judgement)
-            columns |= dict.fromkeys(judgement.metrics, np.nan) if evaluated is None else evaluated.arrays
-            if evaluated is not None and "Proximity" in evaluated.arrays:
-                columns["Steps"] = evaluated.arrays["Proximity"] / judgement.noise.action_unit
+            arrays = dict.fromkeys(judgement.metrics, np.nan) if evaluated is None else evaluated.arrays
+            for metric in judgement.metrics:  # stored arrays are sorted by name: restore the order of the metrics
+                columns |= {name: values for name, values in arrays.items() if name.startswith(metric)}
+            if evaluated is not None and "Proximity" in arrays:
+                columns["Steps"] = arrays["Proximity"] / judgement.noise.action_unit
         columns["Recourse_Time"] = recourse.about["seconds"] / recourse.about["people"]
         columns["Training_Time"] = recourse.about["training_seconds"]
         columns["Alone"] = recourse.about["alone"]

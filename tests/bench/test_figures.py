@@ -226,7 +226,7 @@ def test_unwritable_folder_is_rejected(capsys, tmp_path):
     assert main(in_folder(tmp_path, "figures", "accumulation", "--formats", "svg")) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("error: The folder ")
+    assert err.startswith("error: Cannot write to the folder ")
     assert err.endswith(".\n")
     assert err.count("\n") == 1
 

@@ -254,6 +254,19 @@ def test_results_frame_collects_cell_results():
     assert "8,0.5" in to_csv(expected[["Person", "Proximity"]])
 
 
+def test_column_order_of_results_frame_is_that_of_the_metrics():
+    metrics = ("Validity", "Proximity", "Acc_AIR")
+    judgement = Judgement(Recourse(Setting("german", "linear"), "GrSp"), metrics)
+    about = {"seconds": 1.0, "people": 1, "training_seconds": 0.0, "alone": True, "labels": ["8"]}
+    arrays = {name: np.ones(1) for name in (*metrics, "Acc_AIR_Lower", "Acc_AIR_Upper")}
+    orders = []
+    for stored in (arrays, dict(sorted(arrays.items()))):  # files keep arrays sorted by name
+        results = {judgement.recourse: Result({}, about), judgement: Result(stored)}
+        orders.append(list(results_frame([Experiment("", (judgement,))], Finished(results, {}, 0, 2))))
+    assert orders[0] == orders[1]
+    assert orders[0][6:11] == list(arrays)
+
+
 def test_failed_cells_and_incomparable_times_are_marked():
     frame = random_results(np.random.default_rng(3), methods=("GrSp", "PROBE"), missing=0)
     frame["Alone"] = frame["Method"] != "PROBE"
