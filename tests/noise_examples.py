@@ -20,3 +20,8 @@ def clusters(n=300, d=2, seed=0):
 
 def plausible(rows, **options):
     return PlausibleNoise(Density(**options).fit(rows))
+
+
+def kernels_of(noise):
+    """Kernel centres and covariance, as the functions of :mod:`rose_carla.noise.reference` take them."""
+    return noise.density.points_, noise.density.covariance_

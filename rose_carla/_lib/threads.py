@@ -1,8 +1,8 @@
-"""Share a batch out among threads.
+"""Run compiled loops in threads.
 
-The compiled loops release Python's global lock, so plain threads run them side by side. Unlike numba's own parallel
-loops they do not spin while they wait (on a busy machine that makes everything ten times slower), work from several
-Python threads at once, and survive a fork.
+The compiled loops release Python's global lock, so plain threads run them in parallel. Unlike numba's own parallel
+loops they do not spin while they wait (on a busy machine that makes everything ten times slower), can be called from
+several Python threads at once, and survive a fork.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def n_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def n_threads() -> int:
-    """``$ROSE_CARLA_THREADS``, or the cores this process may use. It never changes a result."""
-    chosen = os.environ.get("ROSE_CARLA_THREADS")
-    if chosen is None:
+    """Return ``$ROSE_CARLA_THREADS``, or the number of cores. It never changes a result."""
+    value = os.environ.get("ROSE_CARLA_THREADS")
+    if value is None:
         return n_cores()
-    if not chosen.isdigit() or int(chosen) < 1:
-        raise NoiseError(f"ROSE_CARLA_THREADS has to be a whole number above 0, got {chosen!r}.")
-    return int(chosen)
+    if not value.isdigit() or int(value) < 1:
+        raise NoiseError(f"ROSE_CARLA_THREADS must be an integer above 0, got {value!r}.")
+    return int(value)
 
 
-def share_out(n: int, work: float, call: Callable[[int, int], None]) -> None:
-    """Call ``call(first, last)`` for parts of ``range(n)``, side by side if the whole is worth it.
+def parallel_ranges(n: int, work: float, call: Callable[[int, int], None]) -> None:
+    """Call ``call(first, last)`` for parts of ``range(n)``, in parallel if the work is worth it.
 
     Parameters
     ----------
     work
-        Rough number of basic operations of the whole; below 200,000, threads cost more than they save.
+        Rough number of basic operations of all parts; below 200,000, threads cost more than they save.
     """
     threads = n_threads()
     if threads == 1 or n == 1 or work < 2e5:

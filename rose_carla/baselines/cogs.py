@@ -10,7 +10,7 @@ import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.params import flag, integer, number
 from rose_carla._lib.runtime import Deadline
-from rose_carla._lib.threads import share_out
+from rose_carla._lib.threads import parallel_ranges
 from rose_carla.baselines.genes import Genes
 from rose_carla.baselines.one_shot import OneShot, OneShotSettings
 from rose_carla.models import favourable
@@ -165,7 +165,7 @@ class Cogs(OneShot):
             if len(left) and len(some):
                 # only torch models are known to be thread-safe
                 work = len(left) * some.size if self._mlmodel.backend == "pytorch" else 0
-                share_out(len(left), work, classify)
+                parallel_ranges(len(left), work, classify)
         return np.where(lost <= allowed, 1 - lost / n_samples, 0.0)
 
 

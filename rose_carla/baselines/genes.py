@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla._lib.compiled import compiled
 from rose_carla.datasets import feature_groups, valid_encodings
+from rose_carla.noise._sampling import jit
 
 #: Largest difference between equal values.
 _SAME = 1e-9
@@ -98,7 +98,7 @@ class Genes:
         return np.where(self.categorical, np.floor(draws * self.counts).clip(max=self.counts - 1), draws)
 
 
-@compiled(nogil=True)
+@jit
 def _perturb(
     rows: np.ndarray,
     chosen: np.ndarray,

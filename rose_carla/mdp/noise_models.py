@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
-from rose_carla.noise.arguments import Randomness, SharedGenerators
 from rose_carla.noise.invalidation import Favourable
+from rose_carla.noise.plausible import Randomness, SharedGenerators
 
 
 class Robustness(Protocol):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import weakref
+from typing import Any
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla._lib.threads import share_out
+from rose_carla._lib.threads import parallel_ranges
 from rose_carla.errors import NoiseError, short_repr
 from rose_carla.models.mlmodel import check_model
 from rose_carla.noise._sampling import kernels, normals
-from rose_carla.noise.arguments import check_count, check_number, check_seed, check_states, numbers
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
-#: Squares of wider kernels overflow.
-_WIDEST = 1e150
 
 
 class Density:
@@ -35,8 +33,8 @@ class Density:
     ridge
         Variance added in every direction; features are in [0, 1], so the default is a standard deviation of 0.001.
     max_points
-        With more rows than that, so many are drawn as kernel centres. Covariance and factor stay those of all rows: a
-        smaller sample with the bandwidth of its own size would be a different, wider density.
+        Maximum number of kernel centres, drawn from the rows if there are more. Covariance and factor stay those of
+        all rows: a smaller sample with the bandwidth of its own size would be a different, wider density.
     seed
         Seed of that draw.
 
@@ -48,8 +46,8 @@ class Density:
         H.
     factor_ : float
         Scott's factor, or the one given.
-    n_rows_ : int
-        Rows it was fitted on.
+    n_rows_, width : int
+        Number of rows it was fitted on, and of features.
 
     Examples
     --------
@@ -75,25 +73,23 @@ class Density:
         Raises
         ------
         NoiseError
-            If rows or parameters cannot be used.
+            If values are missing, infinite or too large, columns are constant or collinear and the ridge is 0, or the
+            bandwidth is unknown.
         """
-        rows = np.array(numbers("The rows of a density", rows))  # in the order of the memory: sums depend on it
-        if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
-            raise NoiseError(f"A density needs at least 2 rows and 1 column, got an array of shape {rows.shape}.")
+        rows = np.array(rows, dtype=float)  # keeps the memory order, which sums depend on
+        if rows.ndim != 2 or len(rows) < 2:
+            raise NoiseError(f"A density needs at least 2 rows of features, got an array of shape {rows.shape}.")
         if not np.isfinite(rows).all():
             raise NoiseError("The rows of a density must not hold missing or infinite values.")
-        check_number("ridge", self.ridge)
-        check_count("max_points", self.max_points, least=2)
-        check_seed(self.seed)
-        self.n_rows_, width = rows.shape
-        self.factor_ = self._factor(self.n_rows_, width)
-        with np.errstate(over="ignore", invalid="ignore"):  # told below
+        self.n_rows_, self.width = rows.shape
+        self.factor_ = self._factor()
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             covariance = np.atleast_2d(np.cov(rows, rowvar=False)) * self.factor_**2
-        self.covariance_ = covariance + self.ridge * np.eye(width)
+        self.covariance_ = covariance + self.ridge * np.eye(self.width)
         if not np.isfinite(self.covariance_).all():
             raise NoiseError("The rows of a density, or its bandwidth, are too large: scale features to [0, 1] first.")
         eigenvalues, self._rotation = np.linalg.eigh(self.covariance_)
-        if self.ridge > 0:  # what rounding leaves of it beside very wide kernels
+        if self.ridge > 0:  # rounding may lose it beside very wide kernels
             eigenvalues = np.maximum(eigenvalues, self.ridge)
         elif eigenvalues[0] <= 1e-13 * eigenvalues[-1]:
             raise NoiseError("Some columns are constant or collinear: a density of them needs a ridge above 0.")
@@ -103,148 +99,140 @@ class Density:
             rows = rows[np.sort(chosen)]
         self.points_ = rows
         self._centre = rows.mean(axis=0)
-        self._points = self._to_own(rows)
+        self._points = self.whiten(rows)
         self._order, self._boxes = _boxes(self._points)
         return self
 
     @classmethod
-    def from_model(cls, mlmodel: MLModel, outcome: int | None = None, **options: object) -> Density:
-        """Density of the training rows of a model's data set, of one outcome only if given.
+    def from_model(cls, mlmodel: MLModel, outcome: int | None = None, **options: Any) -> Density:
+        """Fit on the training rows of a model's data set, of outcome 0 or 1 only if given.
 
         Raises
         ------
         ModelError
-            If the model is none.
-        NoiseError
-            If there is no such outcome, or the parameters cannot be used.
+            If ``mlmodel`` is not a CARLA model.
         """
         check_model(mlmodel)
-        if outcome is not None and (not isinstance(outcome, (int, np.integer)) or outcome not in (0, 1)):
-            raise NoiseError(f"outcome is 0, 1 or None, got {short_repr(outcome)}.")
         frame = mlmodel.data.df_train
         if outcome is not None:
             frame = frame[frame[mlmodel.data.target] == outcome]
-        return cls(**options).fit(frame[list(mlmodel.feature_input_order)].to_numpy(dtype=float))  # type: ignore[arg-type]
+        return cls(**options).fit(frame[list(mlmodel.feature_input_order)].to_numpy(dtype=float))
 
-    @property
-    def width(self) -> int:
-        """Number of features."""
-        self._check_fitted()
-        return self.points_.shape[1]
+    def whiten(self, states: np.ndarray) -> np.ndarray:
+        """Return ``states`` centred, rotated to H's axes, in units of its deviations: kernels become N(y_j, I)."""
+        states, whitened = np.ascontiguousarray(states, dtype=float), np.empty(states.shape)
+        to_axes = self._rotation / np.sqrt(self._kernel_variance)
 
-    def _to_own(self, states: np.ndarray) -> np.ndarray:
-        """Coordinates in which kernels are N(y_j, I): centred, rotated to H's axes, in units of its deviations."""
-        states, own = np.ascontiguousarray(states, dtype=float), np.empty(states.shape)
-        there = self._rotation / np.sqrt(self._kernel_variance)
-        share_out(len(own), own.size * self.width, lambda i, j: normals.to_own(i, j, states, self._centre, there, own))
-        return own
+        def part(first: int, last: int) -> None:
+            normals.whiten(first, last, states, self._centre, to_axes, whitened)
 
-    def _from_own(self, own: np.ndarray) -> np.ndarray:
-        return self._centre + (own * np.sqrt(self._kernel_variance)) @ self._rotation.T
+        parallel_ranges(len(states), states.size * self.width, part)
+        return whitened
+
+    def unwhiten(self, whitened: np.ndarray) -> np.ndarray:
+        """Invert :meth:`whiten`."""
+        return self._centre + (whitened * np.sqrt(self._kernel_variance)) @ self._rotation.T
 
     def log_density(self, states: np.ndarray) -> np.ndarray:
-        """Log of the density at ``states`` of shape (b, d)."""
-        self._check_fitted()
-        own = _measurable(self._to_own(check_states(states, self.width)))
-        sums = np.empty(len(own))
-        n, width = self._points.shape
-        share_out(len(own), len(own) * n * width, lambda i, j: kernels.log_sums(i, j, own, self._points, sums))
-        normaliser = 0.5 * (width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
-        return sums - 0.5 * (own**2).sum(axis=1) - math.log(n) - normaliser
+        """Return log K at ``states`` of shape (b, d)."""
+        self.check_fitted()
+        z = _clip(self.whiten(states))
+        sums = np.empty(len(z))
+        n = len(self._points)
+        parallel_ranges(len(z), z.size * n, lambda i, j: kernels.log_sums(i, j, z, self._points, sums))
+        normaliser = 0.5 * (self.width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
+        return sums - 0.5 * (z**2).sum(axis=1) - math.log(n) - normaliser
 
     def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Log of w_j, the share of each kernel in N(x, variance I) K, shape (b, n); each row's weights add up to 1."""
-        return self._log_weights(_measurable(self._to_own(states)), variance)
+        """Return log w_j, the share of each kernel in N(x, variance I) K, shape (b, n); a row's weights add up to 1."""
+        return self._log_weights(_clip(self.whiten(states)), variance)
 
-    def _log_weights(self, own: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    def _log_weights(self, z: np.ndarray, variance: np.ndarray) -> np.ndarray:
         share = self._kernel_variance / (variance[:, None] + self._kernel_variance)
         # -|r (z - y)|^2 / 2 without the term that all points share
-        log_weights = (own * share) @ self._points.T - 0.5 * share @ (self._points**2).T
+        log_weights = (z * share) @ self._points.T - 0.5 * share @ (self._points**2).T
         log_weights -= log_weights.max(axis=1, keepdims=True)
         return log_weights - np.log(np.exp(log_weights).sum(axis=1, keepdims=True))
 
+    def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Return m_j of every kernel for every state, shape (b, n, d)."""
+        share = (self._kernel_variance / (variance[:, None] + self._kernel_variance))[:, None, :]
+        return self.unwhiten(share * self.whiten(states)[:, None, :] + (1.0 - share) * self._points)
+
+    def component_covariance(self, variance: np.ndarray) -> np.ndarray:
+        """Return C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
+        spread = variance[:, None]
+        diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
+        return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
+
     def draw(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
-        """Samples of N(x, variance I) K for each state x, shape (b, n_samples, d).
+        """Draw samples of N(x, variance I) K for each state x, shape (b, n_samples, d).
 
         Parameters
         ----------
         states, variance
             (b, d) and (b,), variance above 0.
         seeds
-            (b,) uint64: what is drawn for state i depends on its own seed alone.
+            (b,) uint64: the samples of state i depend on its own seed alone.
         """
-        self._check_fitted()
-        own = self._to_own(states)
-        numbers = self._pick(own, variance, n_samples, seeds)
-        back = np.sqrt(self._kernel_variance)[:, None] * self._rotation.T
-        samples = np.empty((*numbers.shape, self.width))
-        around = seeds ^ _OTHER_STREAM
+        z = self.whiten(states)
+        chosen = self._draw_points(z, variance, n_samples, seeds)
+        from_axes = np.sqrt(self._kernel_variance)[:, None] * self._rotation.T
+        samples = np.empty((*chosen.shape, self.width))
+        normal_seeds = seeds ^ _OTHER_STREAM
 
         def part(first: int, last: int) -> None:
-            normals.blend(
+            normals.draw_around(
                 first,
                 last,
-                own,
+                z,
                 variance,
                 self._kernel_variance,
                 self._points,
-                numbers,
-                around,
+                chosen,
+                normal_seeds,
                 self._centre,
-                back,
+                from_axes,
                 samples,
             )
 
-        share_out(len(own), samples.size, part)
+        parallel_ranges(len(z), samples.size, part)
         return samples
 
     def draw_points(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
-        """Numbers of kernels drawn by their weights w_j, shape (b, n_samples); exact, see :mod:`.kernels`."""
-        self._check_fitted()
-        return self._pick(self._to_own(states), variance, n_samples, seeds)
+        """Draw indices of kernels by their weights w_j, shape (b, n_samples); exact, see :mod:`._sampling.kernels`."""
+        return self._draw_points(self.whiten(states), variance, n_samples, seeds)
 
-    def _pick(self, own: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
-        """:meth:`draw_points` for states in own coordinates."""
-        own = _measurable(own)
-        drawn = np.empty((len(own), n_samples), dtype=np.int64)
+    def _draw_points(self, z: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
+        z = _clip(z)
+        places = np.empty((len(z), n_samples), dtype=np.int64)
 
         def part(first: int, last: int) -> None:
-            kernels.draw_points(first, last, own, variance, self._kernel_variance, self._boxes, seeds, drawn)
+            kernels.draw_points(first, last, z, variance, self._kernel_variance, self._boxes, seeds, places)
 
-        share_out(len(own), len(own) * (min(len(self.points_), 5000) + n_samples), part)
-        numbers = self._order[drawn]
-        for i in np.flatnonzero(drawn[:, 0] == kernels.FAR_AWAY):
-            cumulative = np.exp(self._log_weights(own[i : i + 1], variance[i : i + 1])[0]).cumsum()
+        parallel_ranges(len(z), len(z) * (min(len(self.points_), 5000) + n_samples), part)
+        chosen = self._order[places]
+        for i in np.flatnonzero(places[:, 0] == kernels.FAR_AWAY):
+            cumulative = np.exp(self._log_weights(z[i : i + 1], variance[i : i + 1])[0]).cumsum()
             levels = np.random.default_rng(int(seeds[i])).random(n_samples) * cumulative[-1]
-            numbers[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
-        return numbers
+            chosen[i] = np.searchsorted(cumulative, levels, side="right").clip(max=len(cumulative) - 1)
+        return chosen
 
-    def means(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """m_j of every kernel for every state, shape (b, n, d)."""
-        share = (self._kernel_variance / (variance[:, None] + self._kernel_variance))[:, None, :]
-        return self._from_own(share * self._to_own(states)[:, None, :] + (1.0 - share) * self._points)
-
-    def component_covariance(self, variance: np.ndarray) -> np.ndarray:
-        """C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
-        spread = variance[:, None]
-        diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
-        return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
-
-    def _check_fitted(self) -> None:
+    def check_fitted(self) -> None:
+        """Raise :class:`NoiseError` before :meth:`fit`."""
         if not hasattr(self, "points_"):
             raise NoiseError("The density is not fitted: call fit(rows) first.")
 
-    def _factor(self, n: int, d: int) -> float:
+    def _factor(self) -> float:
+        n, d = self.n_rows_, self.width
         if isinstance(self.bandwidth, str) and self.bandwidth == "scott":
             return n ** (-1.0 / (d + 4))
         if isinstance(self.bandwidth, str) and self.bandwidth == "silverman":
             return (n * (d + 2) / 4.0) ** (-1.0 / (d + 4))
-        if isinstance(self.bandwidth, (int, float, np.number)) and not isinstance(self.bandwidth, bool):
-            factor = float(self.bandwidth)
-            if 0 < factor < _WIDEST:
-                return factor
+        if isinstance(self.bandwidth, (int, float, np.number)) and self.bandwidth > 0:
+            return float(self.bandwidth)
         raise NoiseError(
-            f"bandwidth is 'scott', 'silverman' or a factor above 0 and below {_WIDEST:g}, got {short_repr(self.bandwidth)}."
+            f"bandwidth must be 'scott', 'silverman' or a factor above 0, got {short_repr(self.bandwidth)}."
         )
 
 
@@ -258,24 +246,24 @@ def density_of(
     max_points: int = 50_000,
     outcome: int | None = None,
 ) -> Density:
-    """Return :meth:`Density.from_model`, fitted once for each model and settings, for planning and for metrics."""
+    """Return :meth:`Density.from_model`, fitted once per model and settings: planning and metrics share it."""
     check_model(mlmodel)
     fitted = _densities.setdefault(mlmodel, {})
-    key = repr((bandwidth, ridge, max_points, outcome))  # what cannot be hashed is refused when it is fitted
+    key = repr((bandwidth, ridge, max_points, outcome))
     if key not in fitted:
         fitted[key] = Density.from_model(mlmodel, outcome, bandwidth=bandwidth, ridge=ridge, max_points=max_points)
     return fitted[key]
 
 
-def _measurable(own: np.ndarray) -> np.ndarray:
-    """Beyond 1e100 deviations no weight changes any more, but squares would overflow."""
-    return own.clip(-1e100, 1e100)
+def _clip(z: np.ndarray) -> np.ndarray:
+    """Clip at 1e100 deviations, beyond which weights no longer change but squares would overflow."""
+    return z.clip(-1e100, 1e100)
 
 
 def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:
-    """Near points in one box, near boxes on one shelf: halve along the direction of most variance until one is left.
+    """Put near points into one box and near boxes on one shelf: halve along the direction of most variance.
 
-    Returns which point of the density each point in the boxes is, and the boxes.
+    Returns the index of the point at each place in the boxes, and the boxes.
     """
     n, width = points.shape
     order = np.arange(n)
@@ -289,27 +277,27 @@ def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:
         if last - first > kernels.BOXES:  # keep shelves whole
             half = max(first // kernels.BOXES + 1, round(half / kernels.BOXES)) * kernels.BOXES
         start, cut, stop = first * kernels.BOX, half * kernels.BOX, min(last * kernels.BOX, n)
-        inside = points[order[start:stop]] - points[order[start:stop]].mean(axis=0)
-        longest = np.linalg.eigh(inside.T @ inside)[1][:, -1]
+        centred = points[order[start:stop]] - points[order[start:stop]].mean(axis=0)
+        longest = np.linalg.eigh(centred.T @ centred)[1][:, -1]
         longest *= np.sign(longest[np.abs(longest).argmax()])
-        order[start:stop] = order[start:stop][np.argpartition(inside @ longest, cut - start)]
+        order[start:stop] = order[start:stop][np.argpartition(centred @ longest, cut - start)]
         todo += [(first, half), (half, last)]
-    # Faces come from the single precision values that distances will be computed with.
-    blocks = np.full((n_boxes * kernels.BOX, width), kernels.NOWHERE, dtype=np.float32)
+    # faces of the single precision values that distances are computed with
+    blocks = np.full((n_boxes * kernels.BOX, width), kernels.PADDING, dtype=np.float32)
     blocks[:n] = points[order]
     blocks = blocks.reshape(n_boxes, kernels.BOX, width)
-    real = np.where(blocks < kernels.NOWHERE, blocks, -kernels.NOWHERE)
+    real = np.where(blocks < kernels.PADDING, blocks, -kernels.PADDING)
     box_low, box_high = _grouped(blocks.min(axis=1)), _grouped(real.max(axis=1))
     shelf_low = box_low.min(axis=2)
-    shelf_high = np.where(box_low < kernels.NOWHERE, box_high, -kernels.NOWHERE).max(axis=2)
-    inside_out = np.ascontiguousarray(blocks.transpose(0, 2, 1))
-    return order, kernels.Boxes(inside_out, n, box_low, box_high, _grouped(shelf_low), _grouped(shelf_high))
+    shelf_high = np.where(box_low < kernels.PADDING, box_high, -kernels.PADDING).max(axis=2)
+    by_feature = np.ascontiguousarray(blocks.transpose(0, 2, 1))
+    return order, kernels.Boxes(by_feature, n, box_low, box_high, _grouped(shelf_low), _grouped(shelf_high))
 
 
 def _grouped(faces: np.ndarray) -> np.ndarray:
-    """(m, d) faces as (groups, d, BOXES); what does not exist is nowhere."""
+    """Return (m, d) faces as (groups, d, BOXES), padded."""
     m, width = faces.shape
     groups = -(-m // kernels.BOXES)
-    padded = np.full((groups * kernels.BOXES, width), kernels.NOWHERE, dtype=np.float32)
+    padded = np.full((groups * kernels.BOXES, width), kernels.PADDING, dtype=np.float32)
     padded[:m] = faces
     return np.ascontiguousarray(padded.reshape(groups, kernels.BOXES, width).transpose(0, 2, 1))

@@ -1,4 +1,4 @@
-"""Invalidation rate (IR): how often noise undoes a counterfactual (Propositions 1 to 3, Algorithm 2)."""
+"""Invalidation rate (IR): how often noise undoes a counterfactual (the paper's Propositions 1 to 3, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.errors import NoiseError, short_repr
+from rose_carla.errors import NoiseError
 from rose_carla.noise.accumulated import execute
-from rose_carla.noise.arguments import (
-    Randomness,
-    check_count,
-    check_generators,
-    check_plans,
-    check_seed,
-    check_states,
-    numbers,
-)
-from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise, check_noise
+from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise, Randomness
 from scipy.special import ndtr, ndtri
 
 #: From rows (n, d) to whether each is classified favourably.
 Favourable = Callable[[np.ndarray], np.ndarray]
 
-#: Numbers of noisy versions in memory at once: 64 MB.
-_NUMBERS = 8_000_000
+#: Floats of noisy versions in memory at once: 64 MB.
+_MAX_FLOATS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -34,11 +25,11 @@ class InvalidationRate:
     Parameters
     ----------
     rate
-        (b,) share of noisy versions that are not classified favourably.
+        (b,) share of noisy versions that are classified unfavourably.
     lower, upper
         (b,) ends of the interval.
     n_samples
-        Noisy versions looked at, for each entry.
+        Noisy versions per entry.
     """
 
     rate: np.ndarray
@@ -48,13 +39,13 @@ class InvalidationRate:
 
     @classmethod
     def from_failures(cls, failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
-        """From the number (b,) of noisy versions that are not classified favourably."""
+        """Estimate from the number (b,) of noisy versions that are classified unfavourably."""
         return cls(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a method promises about its counterfactuals, so that anybody can check it.
+    """Guarantee of a method about its counterfactuals, in a form that can be checked.
 
     Parameters
     ----------
@@ -75,7 +66,7 @@ class Claim:
 def wilson_interval(
     failures: np.ndarray, n_samples: int | np.ndarray, confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's score interval of a proportion; inside [0, 1] and of sensible width also at 0 and at 1.
+    """Return Wilson's score interval of a proportion: inside [0, 1], and of sensible width also at 0 and at 1.
 
     Examples
     --------
@@ -83,17 +74,12 @@ def wilson_interval(
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.0, 0.404], [0.037, 0.596])
     """
-    if not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
-        raise NoiseError(f"confidence has to be between 0 and 1, got {short_repr(confidence)}.")
-    counted, n_samples = numbers("Failures", failures), numbers("Numbers of samples", n_samples)
-    if not ((n_samples >= 1) & (counted >= 0) & (counted <= n_samples)).all():
-        raise NoiseError("An interval needs at least one sample, and no more failures than samples.")
     z = ndtri(0.5 + confidence / 2)
-    share = counted / n_samples
+    share = failures / n_samples
     centre = share + z**2 / (2 * n_samples)
     half = z * np.sqrt(share * (1 - share) / n_samples + z**2 / (4 * n_samples**2))
     scale = 1 + z**2 / n_samples
-    # at 0 and at 1 one end is the share itself, but for rounding
+    # at 0 and at 1 one end is the share itself, up to rounding
     return np.minimum((centre - half) / scale, share).clip(0, 1), np.maximum((centre + half) / scale, share).clip(0, 1)
 
 
@@ -106,7 +92,7 @@ def invalidation_rate(
     rng: Randomness,
     confidence: float = 0.95,
 ) -> InvalidationRate:
-    """IR under one-off noise: 1 - E[f(x')] for x' around each counterfactual (Proposition 1).
+    """Estimate IR under one-off noise, 1 - E[f(x')] for x' around each counterfactual (the paper's Proposition 1).
 
     Parameters
     ----------
@@ -119,8 +105,8 @@ def invalidation_rate(
     n_samples
         Noisy versions of each counterfactual; the paper's number is 1000.
     rng
-        One generator, or one for each counterfactual. Give every method the same seeds (see :func:`common_noise`) and
-        they are compared on the same noise.
+        One generator, or one per counterfactual. With the same seeds for every method (see :func:`common_noise`) they
+        are compared on the same noise.
 
     Examples
     --------
@@ -132,14 +118,12 @@ def invalidation_rate(
     >>> bool(ir.lower[0] < 0.5 < ir.upper[0])
     True
     """
-    counterfactuals = check_states(counterfactuals)
-    check_noise(noise)
 
-    def samples(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
+    def samples(rows: slice, randomness: Randomness) -> np.ndarray:
         each = variance if np.ndim(variance) == 0 else np.asarray(variance)[rows]
-        return noise.sample(counterfactuals[rows], each, n, randomness)
+        return noise.sample(counterfactuals[rows], each, n_samples, randomness)
 
-    return _monte_carlo(favourable, counterfactuals.shape, samples, n_samples, rng, confidence)
+    return _monte_carlo(favourable, counterfactuals, samples, n_samples, rng, confidence)
 
 
 def accumulated_invalidation_rate(
@@ -153,102 +137,80 @@ def accumulated_invalidation_rate(
     rng: Randomness,
     confidence: float = 0.95,
 ) -> InvalidationRate:
-    """IR_A: share of tries in which a noisily implemented plan does not end favourably (Algorithm 2).
+    """Estimate IR_A, the share of noisy executions of a plan that end unfavourably (the paper's Algorithm 2).
 
     The paper's Algorithm 2 returns the share of successes; the rate is one minus that, as in its Equation for IR_A.
     Parameters as in :func:`~rose_carla.noise.accumulated.execute` and :func:`invalidation_rate`.
     """
-    factuals = check_states(factuals)
-    check_plans(plans, len(factuals))
 
-    def ends(rows: slice, n: int, randomness: Randomness) -> np.ndarray:
-        return execute(factuals[rows], plans[rows], noise, variance, action_unit, n, randomness)
+    def ends(rows: slice, randomness: Randomness) -> np.ndarray:
+        return execute(factuals[rows], plans[rows], noise, variance, action_unit, n_samples, randomness)
 
-    return _monte_carlo(favourable, factuals.shape, ends, n_samples, rng, confidence)
+    return _monte_carlo(favourable, factuals, ends, n_samples, rng, confidence)
 
 
 def linear_invalidation_rate(
     states: np.ndarray, noise: Noise, variance: float | np.ndarray, weights: np.ndarray, bias: float
 ) -> np.ndarray:
-    r"""IR of the linear classifier f(x) = 1 if weights . x + bias > 0, in closed form, for one-off noise.
+    r"""Return IR of the linear classifier f(x) = 1 if weights . x + bias > 0, in closed form, for one-off noise.
 
     .. math::
         \text{Gaussian: } \Phi\left(-\frac{v \cdot x + b}{s |v|}\right), \qquad
         \text{plausible: } \sum_j w_j\, \Phi\left(-\frac{v \cdot m_j + b}{\sqrt{v' C v}}\right)
     """
-    states, weights, offset = check_states(states), numbers("Weights", weights), numbers("A bias", bias)
-    if weights.shape != states.shape[1:] or offset.ndim or not np.isfinite([*weights, offset]).all():
-        raise NoiseError(f"Expected {states.shape[1]} finite weights and a finite bias, got weights {weights.shape}.")
-    # the rate is the same for a multiple of both; squares of large weights overflow, powers of two lose no bit
-    exponent = np.frexp(np.abs(weights).max())[1]
-    weights, offset = np.ldexp(weights, -exponent), np.ldexp(offset, -exponent)
     if isinstance(noise, GaussianNoise):
-        spread = np.sqrt(np.einsum("bkk->bk", noise.covariance(states, variance))[:, 0])
-        return _not_above_zero(states @ weights + offset, spread * np.linalg.norm(weights))
+        deviation = np.sqrt(noise.covariance(states, variance)[:, 0, 0]) * np.linalg.norm(weights)
+        return _probability_not_above_zero(states @ weights + bias, deviation)
     if not isinstance(noise, PlausibleNoise):
         raise NoiseError(f"No closed form is known for {type(noise).__name__}: use invalidation_rate.")
     rates = np.empty(len(states))
     for rows, shares, means, covariance in noise.components(states, variance):
-        deviation = np.sqrt(np.einsum("k,bkl,l->b", weights, covariance, weights))
-        rates[rows] = (shares * _not_above_zero(means @ weights + offset, deviation[:, None])).sum(axis=1)
+        deviation = np.sqrt(np.einsum("k,bkl,l->b", weights, covariance, weights))[:, None]
+        rates[rows] = (shares * _probability_not_above_zero(means @ weights + bias, deviation)).sum(axis=1)
     return rates
 
 
 def common_noise(seed: int | Sequence[int], rows: Iterable[int]) -> list[np.random.Generator]:
-    """A generator for each row that depends on the seed (or seeds) and that row's number alone.
+    """Return a generator per row that depends on the seed (or seeds) and that row's number alone.
 
-    With it every method is judged on the same noise, row by row, also where some method has no counterfactual for
-    some row.
+    With it every method is evaluated on the same noise, row by row, also where a method has no counterfactual for some
+    rows.
     """
-    seeds, rows = np.atleast_1d(np.asarray(seed, dtype=object)).tolist(), list(rows)
-    for each in (*seeds, *rows):
-        check_seed(each)
-    return [np.random.default_rng([*map(int, seeds), int(row)]) for row in rows]
+    return [np.random.default_rng([*np.atleast_1d(seed).tolist(), int(row)]) for row in rows]
 
 
 def _monte_carlo(
     favourable: Favourable,
-    shape: tuple[int, ...],
-    noisy: Callable[[slice, int, Randomness], np.ndarray],
+    states: np.ndarray,
+    noisy: Callable[[slice, Randomness], np.ndarray],
     n_samples: int,
     rng: Randomness,
     confidence: float,
 ) -> InvalidationRate:
-    """Count the failures among ``n_samples`` noisy versions of each entry, in parts of bounded memory.
-
-    How an entry's samples are cut depends on their number and width alone, so it sees the same noise in any batch.
-    """
-    if not callable(favourable):
-        raise NoiseError(
-            f"The classifier has to be a function such as models.favourable(mlmodel), got {short_repr(favourable)}."
-        )
-    n, width = shape
-    check_count("n_samples", n_samples)
-    check_generators(rng, n)
-    at_once = max(1, _NUMBERS // width)
-    parts = [min(at_once, n_samples - start) for start in range(0, n_samples, at_once)]
-    step = max(1, at_once // n_samples)
+    """Count the failures among the noisy versions of each state, in parts of bounded memory."""
+    n, width = states.shape
+    if not np.isfinite(states).all():
+        raise NoiseError("States must not hold missing or infinite values: drop rows without a counterfactual first.")
+    step = max(1, _MAX_FLOATS // width // n_samples)
     failures = np.zeros(n, dtype=np.int64)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        randomness = rng if isinstance(rng, np.random.Generator) else rng[rows]
-        for part in parts:
-            failures[rows] += _failures(favourable, noisy(rows, part, randomness))
+        samples = noisy(rows, rng if isinstance(rng, np.random.Generator) else rng[rows])
+        failures[rows] = (~_classify(favourable, samples.reshape(-1, width))).reshape(-1, n_samples).sum(axis=1)
     return InvalidationRate.from_failures(failures, n_samples, confidence)
 
 
-def _failures(favourable: Favourable, samples: np.ndarray) -> np.ndarray:
-    rows = samples.reshape(-1, samples.shape[2])
+def _classify(favourable: Favourable, rows: np.ndarray) -> np.ndarray:
+    """Return booleans: probabilities would all count as favourable."""
     outcomes = np.asarray(favourable(rows))
     if outcomes.shape != (len(rows),) or not (outcomes.dtype == bool or np.isin(outcomes, (0, 1)).all()):
         raise NoiseError(
-            f"The classifier has to say for each of {len(rows)} rows whether it is favourable, 1 or 0; it returned "
+            f"The classifier must return for each of {len(rows)} rows whether it is favourable, 1 or 0; it returned "
             f"shape {outcomes.shape} of {outcomes.dtype}: for a CARLA model use rose_carla.models.favourable(mlmodel)."
         )
-    return (~outcomes.astype(bool)).reshape(samples.shape[:2]).sum(axis=1)
+    return outcomes.astype(bool)
 
 
-def _not_above_zero(margin: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Probability that a normal number with that mean and deviation is not above 0."""
+def _probability_not_above_zero(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(deviation > 0, ndtr(-margin / deviation), (margin <= 0).astype(float))
+        return np.where(deviation > 0, ndtr(-mean / deviation), (mean <= 0).astype(float))

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 from rose_carla.errors import NoiseError, short_repr
-from rose_carla.noise.arguments import Randomness, check_count, check_generators, check_states, numbers
 from rose_carla.noise.density import Density
 
-#: Numbers held at once while moments are computed: 64 MB.
-_NUMBERS = 8_000_000
+#: One generator for all states, or one per state: then a state's noise depends on its own generator alone.
+Randomness = np.random.Generator | Sequence[np.random.Generator]
+#: Floats held at once while moments are computed: 64 MB.
+_MAX_FLOATS = 8_000_000
+
+
+class SharedGenerators(list[np.random.Generator]):
+    """Generators each of which serves several consecutive states: the particles of one plan."""
 
 
 class Noise(Protocol):
-    """What a noise can do; ``states`` are (b, d), ``variance`` is a number or one for each state."""
+    """Interface of noise; ``states`` are (b, d), ``variance`` is a number or one per state."""
 
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
-        """Noisy versions of each state, shape (b, n_samples, d)."""
+        """Draw noisy versions of each state, shape (b, n_samples, d)."""
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """Mean of the noisy versions of each state, shape (b, d)."""
+        """Return the mean of the noisy versions of each state, shape (b, d)."""
 
     def covariance(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """Covariance of the noisy versions of each state, shape (b, d, d)."""
+        """Return the covariance of the noisy versions of each state, shape (b, d, d)."""
 
 
 class GaussianNoise:
@@ -38,24 +43,21 @@ class GaussianNoise:
     """
 
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
-        """Noisy versions of each state, shape (b, n_samples, d)."""
-        states, spread = _checked(states, variance, n_samples)
-        check_generators(rng, len(states))
-        normals = _normals(rng, (len(states), n_samples, states.shape[1]))
-        return states[:, None, :] + np.sqrt(spread)[:, None, None] * normals
+        """Draw noisy versions of each state, shape (b, n_samples, d)."""
+        normals = _draw_normals(rng, (len(states), n_samples, states.shape[1]))
+        return states[:, None, :] + np.sqrt(_per_state(variance, states))[:, None, None] * normals
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """The states themselves."""
-        return _checked(states, variance)[0].copy()
+        """Return the states themselves."""
+        return states.copy()
 
     def covariance(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """s^2 I for each state."""
-        states, spread = _checked(states, variance)
-        return spread[:, None, None] * np.eye(states.shape[1])
+        """Return s^2 I for each state."""
+        return _per_state(variance, states)[:, None, None] * np.eye(states.shape[1])
 
 
 class PlausibleNoise:
-    r"""x' drawn from the density c N(x, s^2 I) K (Definition 1), exactly.
+    r"""x' drawn from the density c N(x, s^2 I) K (the paper's Definition 1), exactly.
 
     The product of a Gaussian and a mixture of Gaussians is a mixture of Gaussians. With kernels N(x_j, H),
 
@@ -85,32 +87,31 @@ class PlausibleNoise:
             raise NoiseError(
                 f"Plausible noise needs a Density, such as density_of(mlmodel), got {short_repr(density)}."
             )
+        density.check_fitted()
         self.density = density
 
     def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
-        """Noisy versions of each state, shape (b, n_samples, d)."""
-        states, spread = _checked(states, variance, n_samples, self.density)
-        check_generators(rng, len(states))
-        seeds = _seeds(rng, len(states))
-        moving = spread > 0
-        if moving.all():
+        """Draw noisy versions of each state, shape (b, n_samples, d)."""
+        spread = _per_state(variance, states)
+        seeds = _draw_seeds(rng, len(states))
+        is_noisy = spread > 0
+        if is_noisy.all():
             return self.density.draw(states, spread, n_samples, seeds)
         samples = np.repeat(states[:, None, :], n_samples, axis=1)
-        if moving.any():
-            samples[moving] = self.density.draw(states[moving], spread[moving], n_samples, seeds[moving])
+        if is_noisy.any():
+            samples[is_noisy] = self.density.draw(states[is_noisy], spread[is_noisy], n_samples, seeds[is_noisy])
         return samples
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """sum_j w_j m_j for each state."""
+        """Return sum_j w_j m_j for each state."""
         return self._moments(states, variance)[0]
 
     def covariance(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """C + sum_j w_j m_j m_j' - mean mean' for each state."""
+        """Return C + sum_j w_j m_j m_j' - mean mean' for each state."""
         return self._moments(states, variance)[1]
 
     def _moments(self, states: np.ndarray, variance: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        states = check_states(states, self.density.width)
-        mean = np.empty_like(states)
+        mean = np.empty(states.shape)
         covariance = np.empty((*states.shape, self.density.width))
         for rows, weights, means, component in self.components(states, variance):
             mean[rows] = np.einsum("bj,bjk->bk", weights, means)
@@ -122,9 +123,9 @@ class PlausibleNoise:
     def components(
         self, states: np.ndarray, variance: float | np.ndarray
     ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
-        """The mixtures of a batch in parts of bounded memory: rows, w (p, n), m (p, n, d) and C (p, d, d)."""
-        states, spread = _checked(states, variance, density=self.density)
-        step = max(1, _NUMBERS // self.density.points_.size)
+        """Yield the mixtures in parts of bounded memory: rows, w (p, n), m (p, n, d) and C (p, d, d)."""
+        spread = _per_state(variance, states)
+        step = max(1, _MAX_FLOATS // self.density.points_.size)
         for start in range(0, len(states), step):
             rows = slice(start, start + step)
             weights = np.exp(self.density.log_weights(states[rows], spread[rows]))
@@ -132,38 +133,23 @@ class PlausibleNoise:
             yield rows, weights, means, self.density.component_covariance(spread[rows])
 
 
-def check_noise(noise: Noise) -> None:
-    """Refuse what is no noise, or only the class of one."""
-    if isinstance(noise, type) or not callable(getattr(noise, "sample", None)):
-        raise NoiseError(f"Expected a noise, GaussianNoise() or PlausibleNoise(density), got {short_repr(noise)}.")
+def _per_state(variance: float | np.ndarray, states: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.asarray(variance, dtype=float), len(states)).copy()
 
 
-def _checked(
-    states: np.ndarray, variance: float | np.ndarray, n_samples: int = 1, density: Density | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    states = check_states(states, None if density is None else density.width)
-    spread = numbers("Variances", variance)
-    if spread.ndim > 1 or (spread.ndim == 1 and len(spread) != len(states)):
-        raise NoiseError(f"variance is one number or one for each of {len(states)} states, got shape {spread.shape}.")
-    if not np.isfinite(spread).all() or (spread < 0).any():
-        raise NoiseError("A variance must be finite and not negative.")
-    check_count("n_samples", n_samples)
-    return states, np.broadcast_to(spread, len(states)).copy()
-
-
-def _seeds(rng: Randomness, n: int) -> np.ndarray:
+def _draw_seeds(rng: Randomness, n: int) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.integers(2**64, size=n, dtype=np.uint64)
-    each = n // len(rng)
+    per_generator = n // len(rng)
     # raw bits: a call of integers() for a few numbers takes longer than drawing them
-    return np.concatenate([np.asarray(generator.bit_generator.random_raw(each)) for generator in rng])
+    return np.concatenate([np.asarray(generator.bit_generator.random_raw(per_generator)) for generator in rng])
 
 
-def _normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
     if isinstance(rng, np.random.Generator):
         return rng.standard_normal(shape)
     normals = np.empty(shape)
-    each = shape[0] // len(rng)
+    per_generator = shape[0] // len(rng)
     for i, generator in enumerate(rng):
-        generator.standard_normal(out=normals[i * each : (i + 1) * each])
+        generator.standard_normal(out=normals[i * per_generator : (i + 1) * per_generator])
     return normals

@@ -21,39 +21,31 @@ def _summary():
     tell_total()
 
 
-_NUMBERS = st.sampled_from([0.0, 0.3, 1.0, -0.5, 1e-300, 1e6, 1e150, 1e308, 5e-324])
-_ODD_NUMBERS = st.sampled_from([np.nan, np.inf, -np.inf, -1.0, None, "x"])
+_NUMBERS = st.sampled_from([0.0, 0.3, 1.0, -0.5, 1e-300, 1e6, 1e150, 5e-324])
 _VARIANCES = st.sampled_from([0, 0.01, 1e-300, 1e-12, 1.0, 1e6, 1e300])
 
 
 @st.composite
 def noises(draw):
-    """Rows of a density, states, a variance and sizes, one of them odd now and then."""
+    """Rows of a density, states, a variance and sizes; rows or bandwidth are broken now and then."""
     width = draw(st.integers(1, 4))
     shape = (draw(st.sampled_from([2, 3, 20])), width)
     rows = np.random.default_rng(draw(st.integers(0, 9))).random(shape)
     if draw(st.booleans()):
         rows[:, 0] = draw(_NUMBERS)
+    if draw(st.integers(0, 5)) == 0:
+        rows[0, 0] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 1e308]))
     states = np.array(draw(st.lists(st.lists(_NUMBERS, min_size=width, max_size=width), min_size=1, max_size=3)))
-    actions = np.array(draw(st.sampled_from([0.0, 0.3, -0.025, 1e-9]))) * np.ones_like(states)
-    case = {
+    return {
         "rows": rows,
         "states": states,
-        "actions": actions,
+        "actions": draw(st.sampled_from([0.0, 0.3, -0.025, 1e-9])) * np.ones_like(states),
         "variance": draw(_VARIANCES),
         "unit": draw(st.sampled_from([0.025, 0.5, 1.0])),
         "n": draw(st.sampled_from([1, 7])),
         "confidence": draw(st.sampled_from([0.95, 0.5])),
-        "bandwidth": draw(st.sampled_from(["scott", "silverman", 0.1])),
+        "bandwidth": draw(st.sampled_from(["scott", "silverman", 0.1, "scot", -1.0, None, np.ones(3)])),
     }
-    odd = draw(st.sampled_from([None, None, None, *case]))
-    if odd in ("rows", "states", "actions"):
-        spoilt = case[odd].astype(object)
-        spoilt[0, 0] = draw(_ODD_NUMBERS)
-        case[odd] = draw(st.sampled_from([spoilt, case[odd][0], case[odd][:0], case[odd].tolist(), "x", None]))
-    elif odd:
-        case[odd] = draw(st.one_of(_ODD_NUMBERS, st.sampled_from([0, 2.5, 10**40, [0.1], np.ones(3), True])))
-    return case
 
 
 def test_noise():

@@ -1,30 +1,29 @@
-"""Compiled inner loops of the density: which data point a draw of plausible noise belongs to.
+"""Compiled loops of the density: draw the data point that a sample of plausible noise belongs to.
 
-In the density's own coordinates (centred, rotated so that its kernel covariance is diagonal with entries h, and in
-units of sqrt(h); see :mod:`.density`) the weight of data point ``y`` for state ``z`` is ``exp(-|r * (z - y)|^2 / 2)``
-with ``r = sqrt(h / (variance + h))``. Drawing a point by its weight looks at every point once, which is the whole cost
-of plausible noise. There are two ways to do it faster; both are **exact**.
+After :meth:`.Density.whiten` the weight of data point ``y`` for state ``z`` is ``exp(-|r (z - y)|^2 / 2)`` with
+``r = sqrt(h / (variance + h))`` and the variances ``h`` of the kernels. Drawing a point by its weight looks at every
+point once, which dominates the cost of plausible noise. There are two ways to do it faster; both are **exact**.
 
 **Few points** (:data:`FEW`): weigh them all, but several states in one pass over the points, and by products: the log
-of a weight is ``(r^2 z) . y - |r y|^2 / 2`` plus what all points share, and the second term is the same for all states
-with the same variance. Running sums of the weights are kept, one in each lane, so a draw is a choice of a lane and a
-search in it.
+of a weight is ``(r^2 z) . y - |r y|^2 / 2`` plus a term that all points share, and the second term is the same for all
+states with the same variance. Each lane keeps the running sum of its weights, so a draw is a choice of a lane and a
+binary search in it.
 
-**Many points**: most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, :data:`BOXES`
-boxes to a shelf. The distance of a state to a shelf bounds the weights on it from above. Start with these bounds, and:
+**Many points**: most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, and the boxes
+on shelves of :data:`BOXES`. The distance of a state to a shelf bounds the weights on it from above. With these bounds:
 
-1. Pick a shelf in proportion to the bound on the sum of its weights, by a level between 0 and the sum of all bounds.
-2. If it has not been opened, compute the bounds of its boxes, which add up to less. If the level lies beyond them
-   now, the pick is rejected: go to 1. Otherwise it falls to one of the boxes.
-3. Compute the weights in that box, which again add up to less. Reject, or take the point that the level falls to.
+1. Draw a shelf in proportion to the bound on the sum of its weights, by a level between 0 and the sum of all bounds.
+2. If it is closed, open it: compute the bounds of its boxes, which add up to less. If the level lies beyond them,
+   reject the draw and go to 1. Otherwise the level falls into one of the boxes.
+3. Compute the weights in that box, which again add up to less. Reject, or accept the point the level falls into.
 
-That is rejection sampling under an envelope that gets tighter wherever it was picked. A point is accepted in
-proportion to its weight whatever the envelope, so what is never looked at costs nothing, least of all correctness.
-Shelves whose bounds are large are opened at once, which is faster than waiting until they are picked.
+This is rejection sampling under an envelope that gets tighter wherever it was drawn. A point is accepted in proportion
+to its weight whatever the envelope, so points that are never weighed cost no exactness. Shelves with large bounds are
+opened in advance, which is faster than waiting until they are drawn.
 
-Distances are in single precision, which is good for weights to about 1e-5 as long as the state is near the data; a
-state that is not gets the answer :data:`FAR_AWAY`, and the caller weighs all points in double precision. Products are
-as good only for states that are near the centre of the data too: others among few points are treated as among many.
+Distances are in single precision, which gives weights to about 1e-5 while the state is near the data. A state that is
+not gets the answer :data:`FAR_AWAY`, and the caller weighs all points in double precision. Products are as accurate
+only near the centre of the data: other states among few points are treated as among many.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from rose_carla._lib.compiled import compiled
+from rose_carla.noise._sampling import jit
 from rose_carla.noise._sampling.lanes import (
     LANES,
     TILE,
     box_bounds,
     largest,
     masses,
-    pile_up,
     products,
+    running_sums,
     squared_distances,
     weigh_box,
 )
 from rose_carla.noise._sampling.normals import uniform
 
-#: Data points to a box, and boxes to a shelf.
+#: Data points in a box, and boxes on a shelf.
 BOX = BOXES = LANES
-#: Up to so many points all are weighed: looking for some to leave out takes longer.
+#: Up to this number of points all are weighed: bounds take longer than the weights they save.
 FEW = 2048
-#: Written instead of a point for a state further from the data than single precision can measure.
+#: Answer for a state further from the data than single precision can measure.
 FAR_AWAY = -1
-#: Coordinate of what does not exist: further than anything, finite because the loops are compiled for finite numbers.
-NOWHERE = np.float32(1e12)
+#: Coordinate of padding: further than any data, and finite, because fast mathematics assumes finite numbers.
+PADDING = np.float32(1e12)
 
-#: Squared distance to the data, and coordinate, from which on a state is far away; the latter well before NOWHERE.
+#: Squared distance to the data, and coordinate, from which a state is far away; the latter well below PADDING.
 _FAR, _FURTHEST = np.float32(50.0**2), 1e9
 _HALF = np.float32(0.5)
 #: Products are used up to these squared distances of a state to the centre and to the nearest point: terms stay below
-#: 200, and what single precision loses of them below 1e-5.
+#: 200, and their rounding errors below 1e-5.
 _CENTRAL, _NEAR = 128.0, 40.0
-#: Shelves whose bound is above the largest times exp(-this) are opened at once.
-_AT_ONCE = np.float32(5.0)
-#: An envelope that has shrunk by this factor, or starts below it, is measured anew, in units of a smaller bound: else
-#: what rounding left of its old size would begin to count.
+#: Shelves whose bound is above the largest times exp(-this) are opened in advance.
+_IN_ADVANCE = np.float32(5.0)
+#: An envelope that has shrunk by this factor is computed anew, in units of a smaller bound: otherwise the rounding
+#: errors of its old size would begin to count.
 _SHRUNK = 1e-3
 #: Sums of bounds are rounded up: a level beyond their parts is rejected, parts beyond the sum would be lost.
 _UP = 1.000002
@@ -78,13 +77,13 @@ class Boxes(NamedTuple):
     Attributes
     ----------
     points
-        (boxes, d, BOX) float32; a last box that is not full is filled up with points :data:`NOWHERE`.
+        (boxes, d, BOX) float32; the last box is padded with points at :data:`PADDING`.
     n_points
-        Number of real points.
+        Number of points without padding.
     box_low, box_high
-        (shelves, d, BOXES) float32 faces of the boxes; those that do not exist are :data:`NOWHERE`.
+        (shelves, d, BOXES) float32 faces of the boxes, padded.
     shelf_low, shelf_high
-        (groups, d, BOXES) float32 faces of the shelves, in groups of ``BOXES``.
+        (groups, d, BOXES) float32 faces of the shelves, in groups of ``BOXES``, padded.
     """
 
     points: np.ndarray
@@ -95,7 +94,7 @@ class Boxes(NamedTuple):
     shelf_high: np.ndarray
 
 
-@compiled(nogil=True)
+@jit
 def draw_points(
     first: int,
     last: int,
@@ -111,7 +110,7 @@ def draw_points(
     Parameters
     ----------
     states
-        (b, d), in the density's coordinates.
+        (b, d), whitened.
     variance
         (b,) variance of the noise around each state.
     kernel_variance
@@ -119,7 +118,7 @@ def draw_points(
     seeds
         (b,) uint64, one stream of random numbers for each state.
     out
-        (b, n) int64, filled with numbers of points: box * BOX + position.
+        (b, n) int64, filled with places of points: box * BOX + position.
     """
     if boxes.n_points <= FEW:
         _draw_from_few(first, last, states, variance, kernel_variance, boxes, seeds, out)
@@ -127,7 +126,7 @@ def draw_points(
         _draw_from_many(first, last, states, variance, kernel_variance, boxes, seeds, out)
 
 
-@compiled(nogil=True)
+@jit
 def _draw_from_few(
     first: int,
     last: int,
@@ -138,13 +137,13 @@ def _draw_from_few(
     seeds: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """:func:`draw_points` by weighing all. What a state gets does not depend on the others it shares a pass with."""
+    """Draw by weighing all points. The draws of a state do not depend on the others it shares a pass with."""
     n_boxes, width = len(boxes.points), states.shape[1]
     scale, origin = np.empty(width, np.float32), np.zeros(width, np.float32)
     squares = np.empty(n_boxes * BOX, np.float32)
     factors = np.zeros((width, TILE), np.float32)
     central = np.empty(TILE)  # squared distance of each state to the centre
-    piles = np.empty((TILE, n_boxes * BOX), np.float32)
+    sums = np.empty((TILE, n_boxes * BOX), np.float32)
     tops = np.empty(TILE * BOX, np.float32)
     stream = np.empty(1, np.uint64)
     spread = -1.0
@@ -165,37 +164,37 @@ def _draw_from_few(
                 central[t] += (scale[k] * states[i + t, k]) ** 2
             for k in range(width):
                 factors[k, t] = scale[k] ** 2 * states[i + t, k] if central[t] <= _CENTRAL else 0.0
-        tops[:] = -NOWHERE
+        tops[:] = -PADDING
         for box in range(n_boxes):
-            products(boxes.points, box, factors, squares, piles, tops)
+            products(boxes.points, box, factors, squares, sums, tops)
         for t in range(together):
             top = largest(tops, t * BOX)
             if central[t] <= _CENTRAL and central[t] - 2.0 * top <= _NEAR:
-                pile_up(piles[t], top)
+                running_sums(sums[t], top)
                 stream[0] = seeds[i + t]
-                _pick_from_pile(piles[t], boxes.n_points, stream, out[i + t])
+                _draw_from_sums(sums[t], boxes.n_points, stream, out[i + t])
             else:
                 _draw_from_many(i + t, i + t + 1, states, variance, kernel_variance, boxes, seeds, out)
         i += together
 
 
-@compiled(nogil=True)
-def _pick_from_pile(pile: np.ndarray, n_points: int, stream: np.ndarray, out: np.ndarray) -> None:
-    """Draw points by weights whose running sums, in each lane, are ``pile``."""
-    end = len(pile) - BOX
+@jit
+def _draw_from_sums(sums: np.ndarray, n_points: int, stream: np.ndarray, out: np.ndarray) -> None:
+    """Draw points by weights whose running sums in each lane are ``sums``."""
+    end = len(sums) - BOX
     total = 0.0
-    for j in range(end, len(pile)):
-        total += pile[j]
+    for j in range(end, len(sums)):
+        total += sums[j]
     for sample in range(len(out)):
         chosen = n_points
         while chosen >= n_points:
-            j, level = _find(pile, end, len(pile), uniform(stream) * total)
-            if j == len(pile):
+            j, level = _find(sums, end, len(sums), uniform(stream) * total)
+            if j == len(sums):
                 continue
             low, high = 0, end // BOX  # the box is the first whose running sum is above the level
             while low < high:
                 middle = (low + high) // 2
-                if pile[middle * BOX + j - end] > level:
+                if sums[middle * BOX + j - end] > level:
                     high = middle
                 else:
                     low = middle + 1
@@ -205,7 +204,7 @@ def _pick_from_pile(pile: np.ndarray, n_points: int, stream: np.ndarray, out: np
 
 @njit(inline="always")
 def _find(parts: np.ndarray, start: int, stop: int, level: float) -> tuple[int, float]:
-    """Which of the parts a level falls to, and how far into it; ``stop`` if beyond the last."""
+    """Return the part that a level falls into, ``stop`` if beyond the last, and the level within it."""
     at = start
     while at < stop and level >= parts[at]:
         level -= parts[at]
@@ -218,7 +217,7 @@ class _Envelope(NamedTuple):
 
     shelf_log: np.ndarray
     shelf_times: np.ndarray  # weights on each shelf
-    bounds: np.ndarray  # masses of shelves if all were closed
+    bounds: np.ndarray  # masses of the shelves if all were closed
     shelf_mass: np.ndarray
     group_mass: np.ndarray
     is_open: np.ndarray
@@ -228,7 +227,7 @@ class _Envelope(NamedTuple):
     box_mass: np.ndarray
 
 
-@compiled(nogil=True)
+@jit
 def _empty_envelope(boxes: Boxes) -> _Envelope:
     n_shelves, n_groups = len(boxes.box_low), len(boxes.shelf_low)
     shelf_times, box_times = np.zeros(n_groups * BOXES, np.float32), np.zeros(n_shelves * BOXES, np.float32)
@@ -248,9 +247,9 @@ def _empty_envelope(boxes: Boxes) -> _Envelope:
     )
 
 
-@compiled(nogil=True)
-def _measure(envelope: _Envelope, n_opened: int, reference: float) -> float:
-    """All masses from the logs, in units of exp(reference); returns what they add up to."""
+@jit
+def _compute_masses(envelope: _Envelope, n_opened: int, reference: float) -> float:
+    """Compute all masses from the logs, in units of exp(reference), and return their sum."""
     for s in range(0, len(envelope.bounds), BOXES):
         masses(envelope.shelf_log, envelope.shelf_times, reference, envelope.bounds, s)
     envelope.shelf_mass[:] = envelope.bounds
@@ -264,7 +263,7 @@ def _measure(envelope: _Envelope, n_opened: int, reference: float) -> float:
     return total
 
 
-@compiled(nogil=True)
+@jit
 def _draw_from_many(
     first: int,
     last: int,
@@ -275,7 +274,7 @@ def _draw_from_many(
     seeds: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """:func:`draw_points` by bounds."""
+    """Draw by bounds on the weights."""
     n_shelves, n_groups = len(boxes.box_low), len(boxes.shelf_low)
     scale = np.empty(states.shape[1], np.float32)
     c = np.empty(states.shape[1], np.float32)
@@ -291,7 +290,7 @@ def _draw_from_many(
             spread = variance[i]
             for k in range(len(c)):
                 scale[k] = math.sqrt(kernel_variance[k] / (spread + kernel_variance[k]))
-        furthest, reference = 0.0, -NOWHERE
+        furthest, reference = 0.0, -PADDING
         for k in range(len(c)):
             furthest = max(furthest, abs(states[i, k]))
             c[k] = scale[k] * states[i, k]
@@ -302,13 +301,13 @@ def _draw_from_many(
             out[i] = FAR_AWAY
             continue
         n_opened = 0
-        for s in range(n_shelves):  # no branch: it would be guessed wrong too often
-            is_open[s] = shelf_log[s] >= reference - _AT_ONCE
+        for s in range(n_shelves):  # without a branch: it would be mispredicted too often
+            is_open[s] = shelf_log[s] >= reference - _IN_ADVANCE
             opened[n_opened] = s
             n_opened += is_open[s]
         for s in opened[:n_opened]:
             box_bounds(boxes.box_low, boxes.box_high, s, c, scale, box_log, s * BOXES)
-        total = _measure(envelope, n_opened, reference)
+        total = _compute_masses(envelope, n_opened, reference)
         full = max(total, 1.0)
         stream[0] = seeds[i]
         for sample in range(out.shape[1]):
@@ -318,7 +317,7 @@ def _draw_from_many(
                     for s in opened[:n_opened]:
                         shelf_log[s] = largest(box_log, s * BOXES)
                     reference = shelf_log.max()
-                    total = full = _measure(envelope, n_opened, reference)
+                    total = full = _compute_masses(envelope, n_opened, reference)
                 g, level = _find(group_mass, 0, n_groups, uniform(stream) * total)
                 if g == n_groups:
                     continue
@@ -334,7 +333,7 @@ def _draw_from_many(
                     less = shelf_mass[s] - _UP * masses(box_log, box_times, reference, box_mass, s * BOXES)
                 box, level = _find(box_mass, s * BOXES, (s + 1) * BOXES, level)
                 if box < (s + 1) * BOXES:
-                    # one that has been weighed before too: its weights were not kept
+                    # also one that was weighed before: its weights were not kept
                     box_log[box], mass = weigh_box(boxes.points, box, c, scale, reference, weights)
                     less += box_mass[box] - mass
                     box_mass[box] = mass
@@ -347,9 +346,9 @@ def _draw_from_many(
             out[i, sample] = chosen
 
 
-@compiled(nogil=True)
+@jit
 def log_sums(first: int, last: int, states: np.ndarray, points: np.ndarray, out: np.ndarray) -> None:
-    """Log of ``sum_j exp(z . y_j - |y_j|^2 / 2)`` for each state z: a running maximum, never an underflow."""
+    """Set ``out`` to log ``sum_j exp(z . y_j - |y_j|^2 / 2)`` for each state z; a running maximum avoids underflow."""
     halves = np.empty(len(points))
     for j in range(len(points)):
         halves[j] = 0.5 * (points[j] ** 2).sum()

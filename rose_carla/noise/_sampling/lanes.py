@@ -1,7 +1,7 @@
-"""Sixteen lanes at a time: the innermost operations of the density, written for vector registers.
+"""Vector operations on sixteen lanes in LLVM IR: the innermost operations of the density.
 
-numba's compiler unrolls a loop of sixteen before it looks for vectors and then finds none: measured, such loops run
-five times slower than these. Each function below keeps sixteen single-precision numbers in registers.
+Each function keeps sixteen single-precision numbers in vector registers. LLVM vectorises plain loops too, but keeps
+their sums in memory and checks arrays for overlap: a box takes three to six times as long (measured, docs/noise.md).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def _constant(number: float) -> ir.Constant:
 
 
 def _splat(builder: Any, scalar: Any) -> Any:
-    """A scalar in every lane."""
+    """Return a vector with a scalar in every lane."""
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.Constant(_INT, 0))
     return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), ir.Constant(_INTS, [0] * LANES))
 
 
 def _load(builder: Any, data: Any, position: Any) -> Any:
-    """Sixteen numbers from ``position`` on."""
+    """Load sixteen numbers from ``position`` on."""
     pointer = builder.bitcast(builder.gep(data, [position]), _VECTOR.as_pointer())
     return builder.load(pointer, align=4)
 
@@ -58,7 +58,7 @@ def _sum(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _across(builder: Any, vector: Any, combine: Callable[..., Any]) -> Any:
-    """``combine`` (sum, smaller or larger of two) over all lanes: fold the vector in half four times."""
+    """Reduce all lanes by ``combine`` (sum, smaller or larger of two): fold the vector in half four times."""
     half = LANES // 2
     while half:
         lower, upper = (ir.Constant(ir.VectorType(_INT, half), list(range(i, i + half))) for i in (0, half))
@@ -71,14 +71,14 @@ def _across(builder: Any, vector: Any, combine: Callable[..., Any]) -> Any:
 
 #: 2^f on [-1/2, 1/2], highest power first; relative error 2e-7.
 _POWER_OF_TWO = (1.3276472e-3, 9.675542e-3, 5.550713e-2, 2.402212e-1, 6.9314694e-1, 1.0000001)
-#: Added to a number and taken away again it leaves the nearest whole one, which meanwhile stands in the lowest bits.
+#: Added to a number and subtracted again it leaves the nearest integer, which is in the lowest bits in between.
 _ROUNDING = 12582912.0
 
 
 def _exp(builder: Any, x: Any) -> Any:
-    """exp of lanes x <= 0; what is below 1e-38 becomes 1e-38."""
+    """Return exp of lanes x <= 0, at least 1e-38."""
     t = _larger(builder, builder.fmul(x, _constant(1.4426950408889634), flags=_FAST), _constant(-126.0))
-    # no fast mathematics here: it would see that nothing is added
+    # without fast mathematics, which would cancel the addition
     shifted = builder.fadd(t, _constant(_ROUNDING))
     f = builder.fsub(t, builder.fsub(shifted, _constant(_ROUNDING)))
     power = _constant(_POWER_OF_TWO[0])
@@ -93,13 +93,13 @@ def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
 
 
 def _squares(context: Any, builder: Any, block: Any, scaled_state: Any, scale: Any, gap: Callable[..., Any]) -> Any:
-    """Sum over features k of ``gap(position of feature k's lanes in a block, c_k, r_k)^2``."""
+    """Return the sum over features k of ``gap(position of feature k's lanes in a block, c_k, r_k)^2``."""
     state = context.make_array(scaled_state[0])(context, builder, value=scaled_state[1])
     scales = _data(context, builder, *scale)
     width = cgutils.unpack_tuple(builder, state.shape, 1)[0]
     lanes = ir.Constant(width.type, LANES)
     start = builder.mul(block, builder.mul(width, lanes))
-    # Two sums, of even and of odd features: one addition need not wait for the one before.
+    # two sums, of even and of odd features: an addition need not wait for the previous one
     totals = [cgutils.alloca_once(builder, _VECTOR) for _ in range(2)]
     for total in totals:
         builder.store(_constant(0.0), total)
@@ -133,7 +133,7 @@ def _distances(context: Any, builder: Any, pairs: Any) -> Any:
 
 @intrinsic
 def squared_distances(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any, out: Any, start: Any) -> Any:
-    """``out[start + j] = sum_k (c[k] - r[k] * points[box, k, j])^2``: scaled distances of a state to a box's points."""
+    """Set ``out[start + j] = sum_k (c[k] - r[k] * points[box, k, j])^2``: scaled distances to a box's points."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = list(zip(signature.args, arguments, strict=True))
@@ -145,7 +145,7 @@ def squared_distances(typing: Any, points: Any, box: Any, scaled_state: Any, sca
 
 @intrinsic
 def weigh_box(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any, reference: Any, out: Any) -> Any:
-    """``out[j]``: weight of point j of a box in units of exp(reference). Returns log of largest, and sum."""
+    """Set ``out[j]`` to the weight of point j of a box in units of exp(reference); return log of largest, and sum."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = list(zip(signature.args, arguments, strict=True))
@@ -163,9 +163,9 @@ def weigh_box(typing: Any, points: Any, box: Any, scaled_state: Any, scale: Any,
 def box_bounds(
     typing: Any, low: Any, high: Any, group: Any, scaled_state: Any, scale: Any, out: Any, start: Any
 ) -> Any:
-    """``out[start + j]``: log of a bound on weights in box j of sixteen; returns the largest.
+    """Set ``out[start + j]`` to the log of a bound on weights in box j of sixteen; return the largest.
 
-    That is minus half the squared scaled distance to the box: zero inside, else to its nearest faces.
+    The log is minus half the squared scaled distance to the box, zero inside.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -189,7 +189,7 @@ def box_bounds(
 
 @intrinsic
 def masses(typing: Any, logs: Any, times: Any, top: Any, out: Any, start: Any) -> Any:
-    """``out[start + j] = times[start + j] * exp(min(logs[start + j] - top, 0))`` for sixteen j; returns their sum."""
+    """Set ``out[start + j] = times[start + j] * exp(min(logs[start + j] - top, 0))`` for 16 j; return their sum."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = list(zip(signature.args, arguments, strict=True))
@@ -205,7 +205,7 @@ def masses(typing: Any, logs: Any, times: Any, top: Any, out: Any, start: Any) -
 
 @intrinsic
 def largest(typing: Any, values: Any, start: Any) -> Any:
-    """Largest of sixteen values from ``start`` on."""
+    """Return the largest of sixteen values from ``start`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = _data(context, builder, signature.args[0], arguments[0])
@@ -216,10 +216,10 @@ def largest(typing: Any, values: Any, start: Any) -> Any:
 
 @intrinsic
 def products(typing: Any, points: Any, box: Any, states: Any, squares: Any, out: Any, tops: Any) -> Any:
-    """``sum_k states[k, t] * points[box, k, j] - squares[box, j] / 2`` for every point j of a box and TILE states t.
+    """Compute ``sum_k states[k, t] * points[box, k, j] - squares[box, j] / 2`` for points j of a box and TILE states t.
 
-    Each number that is loaded of a point serves all the states. Results are ``out[t, box, j]`` (which, like
-    ``squares``, has one axis here); ``tops[t, j]`` becomes the largest that lane j of state t has seen.
+    Each coordinate that is loaded serves all the states. Results are ``out[t, box, j]`` (which, like ``squares``, has
+    one axis here); ``tops[t, j]`` is updated to the largest result in lane j of state t.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -252,8 +252,8 @@ def products(typing: Any, points: Any, box: Any, states: Any, squares: Any, out:
 
 
 @intrinsic
-def pile_up(typing: Any, values: Any, top: Any) -> Any:
-    """Replace logs of weights, sixteen to a box, by running sums, in each lane, of exp(log - top)."""
+def running_sums(typing: Any, values: Any, top: Any) -> Any:
+    """Replace logs of weights, sixteen to a box, by running sums of exp(log - top) in each lane."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(values)(context, builder, value=arguments[0])

@@ -1,7 +1,7 @@
 """Random numbers for compiled loops, and the normal draw around a kernel: the second half of plausible noise.
 
 Numpy's generators cannot be called from threads that do not hold Python's lock; a splitmix64 stream of one 64-bit
-number can. Normal numbers are made by the ziggurat method.
+number can. Normal numbers are drawn by the ziggurat method.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 
 import numpy as np
 from numba import njit
-from rose_carla._lib.compiled import compiled
+from rose_carla.noise._sampling import jit
 
 _LAYERS = 256
 #: Where the tail begins, and the area of each layer, for 256 layers.
 _TAIL = 3.6541528853610088
 _AREA = 0.00492867323399
-#: States that are turned into other coordinates together.
-_TOGETHER = 128
+#: States that are multiplied by a matrix together.
+_BLOCK = 128
 
 
 def _edges() -> np.ndarray:
-    """Right edges of the layers, widest first, 0 last; the first stands for the lowest layer with its tail."""
+    """Return the right edges of the layers, widest first, 0 last; the first is of the lowest layer with its tail."""
     edges = np.zeros(_LAYERS + 1)
     edges[0] = _AREA / math.exp(-0.5 * _TAIL**2)
     edges[1] = _TAIL
@@ -35,7 +35,7 @@ _EDGES = _edges()
 
 @njit(inline="always")
 def bits(stream: np.ndarray) -> int:
-    """Next 64 random bits of a splitmix64 stream; ``stream`` is an array of one uint64."""
+    """Return the next 64 random bits of a splitmix64 stream; ``stream`` is an array of one uint64."""
     stream[0] += np.uint64(0x9E3779B97F4A7C15)
     z = stream[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -45,13 +45,13 @@ def bits(stream: np.ndarray) -> int:
 
 @njit(inline="always")
 def uniform(stream: np.ndarray) -> float:
-    """Next uniform number in [0, 1)."""
+    """Return the next uniform number in [0, 1)."""
     return float(bits(stream) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled()
+@jit
 def normal(stream: np.ndarray) -> float:
-    """Next standard normal number (Marsaglia and Tsang's ziggurat, in Doornik's form)."""
+    """Return the next standard normal number (Marsaglia and Tsang's ziggurat, in Doornik's form)."""
     while True:
         z = bits(stream)
         layer = int(z & np.uint64(_LAYERS - 1))
@@ -71,23 +71,23 @@ def normal(stream: np.ndarray) -> float:
             return x
 
 
-@compiled(nogil=True)
-def to_own(first: int, last: int, states: np.ndarray, centre: np.ndarray, there: np.ndarray, out: np.ndarray) -> None:
-    """The states ``first`` to ``last`` in the density's coordinates: (x - centre) times ``there`` (d, d)."""
-    columns, nothing = np.empty((states.shape[1], _TOGETHER)), np.zeros(states.shape[1])
-    for start in range(first, last, _TOGETHER):
-        n = min(_TOGETHER, last - start)
+@jit
+def whiten(first: int, last: int, states: np.ndarray, centre: np.ndarray, to_axes: np.ndarray, out: np.ndarray) -> None:
+    """Whiten the states ``first`` to ``last``: (x - centre) times ``to_axes`` (d, d)."""
+    columns, zeros = np.empty((states.shape[1], _BLOCK)), np.zeros(states.shape[1])
+    for start in range(first, last, _BLOCK):
+        n = min(_BLOCK, last - start)
         for m in range(n):
             for k in range(len(columns)):
                 columns[k, m] = states[start + m, k] - centre[k]
-        _multiply(columns, n, there, nothing, out[start : start + n])
+        _multiply(columns, n, to_axes, zeros, out[start : start + n])
 
 
-@compiled(nogil=True)
+@jit
 def _multiply(columns: np.ndarray, n: int, matrix: np.ndarray, offset: np.ndarray, out: np.ndarray) -> None:
-    """``out = offset + rows times matrix`` for ``n`` rows, given as columns.
+    """Set ``out = offset + rows times matrix`` for ``n`` rows, given as columns.
 
-    Not by BLAS: it has threads of its own, which spin on the cores that ours need, and its sums depend on the batch.
+    BLAS has threads of its own, which spin on the cores that ours need, and its sums depend on the batch.
     """
     totals = np.empty(n)
     for j in range(len(offset)):
@@ -100,29 +100,29 @@ def _multiply(columns: np.ndarray, n: int, matrix: np.ndarray, offset: np.ndarra
             out[m, j] = totals[m]
 
 
-@compiled(nogil=True)
-def blend(
+@jit
+def draw_around(
     first: int,
     last: int,
     states: np.ndarray,
     variance: np.ndarray,
     kernel_variance: np.ndarray,
     points: np.ndarray,
-    numbers: np.ndarray,
+    chosen: np.ndarray,
     seeds: np.ndarray,
     centre: np.ndarray,
-    back: np.ndarray,
+    from_axes: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Draw from N(m_j, C) for the kernels ``numbers`` drawn for each of the states ``first`` to ``last``.
+    """Draw from N(m_j, C) for the kernels j ``chosen`` (b, m) for each of the states ``first`` to ``last``.
 
-    ``states`` (b, d) and ``points`` (n, d) are in the density's coordinates, ``out`` (b, m, d) is in the data's:
-    ``centre`` plus coordinates times ``back`` (d, d). ``numbers`` is (b, m), ``seeds`` (b,) uint64.
+    ``states`` (b, d) and ``points`` (n, d) are whitened, ``out`` (b, m, d) is not: it is ``centre`` plus whitened
+    coordinates times ``from_axes`` (d, d). ``seeds`` is (b,) uint64.
     """
-    each, width = numbers.shape[1], states.shape[1]
+    each, width = chosen.shape[1], states.shape[1]
     share = np.empty(width)
     deviation = np.empty(width)
-    columns = np.empty((width, _TOGETHER))
+    columns = np.empty((width, _BLOCK))
     ends = out.reshape(-1, width)
     stream = np.empty(1, np.uint64)
     filled, start = 0, first * each
@@ -135,12 +135,12 @@ def blend(
                 share[k] = kernel_variance[k] / (spread + kernel_variance[k])
                 deviation[k] = math.sqrt(1.0 - share[k])
         for sample in range(each):
-            point = points[numbers[i, sample]]
+            point = points[chosen[i, sample]]
             for k in range(width):
                 mean = share[k] * states[i, k] + (1.0 - share[k]) * point[k]
                 columns[k, filled] = mean + deviation[k] * normal(stream)
             filled += 1
-            if filled == _TOGETHER or (i == last - 1 and sample == each - 1):
-                _multiply(columns, filled, back, centre, ends[start : start + filled])
+            if filled == _BLOCK or (i == last - 1 and sample == each - 1):
+                _multiply(columns, filled, from_axes, centre, ends[start : start + filled])
                 start += filled
                 filled = 0

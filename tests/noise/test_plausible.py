@@ -1,4 +1,4 @@
-"""Gaussian and plausible noise against integration on a grid, importance sampling and brute force."""
+"""Gaussian and plausible noise against the definitions, importance sampling and brute force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from noise_examples import clusters, plausible, rng
+from noise_examples import clusters, kernels_of, plausible, rng
 from numba import njit
 from rose_carla.errors import NoiseError
 from rose_carla.models import favourable
@@ -19,6 +19,7 @@ from rose_carla.noise import (
     GaussianNoise,
     PlausibleNoise,
     common_noise,
+    reference,
 )
 from rose_carla.noise._sampling.normals import normal
 from scipy.stats import gaussian_kde, kstest, multivariate_normal, norm
@@ -27,25 +28,25 @@ from scipy.stats import gaussian_kde, kstest, multivariate_normal, norm
 def test_mean_and_covariance_against_integration_in_one_dimension():
     rows = clusters(40, 1)
     noise = plausible(rows)
-    grid = np.linspace(-2, 3, 200_001)
+    grid = np.linspace(-1, 2, 20_001)
     for state, variance in [(0.5, 0.01), (0.1, 0.05), (1.2, 0.0005)]:
-        density = norm(state, variance**0.5).pdf(grid) * np.exp(noise.density.log_density(grid[:, None]))
+        state = np.array([state])
+        density = reference.plausible_noise_density(grid[:, None], state, variance, kernels_of(noise))
         density /= density.sum()
         mean = (density * grid).sum()
         spread = (density * (grid - mean) ** 2).sum()
-        np.testing.assert_allclose(noise.mean([[state]], variance)[0, 0], mean, rtol=1e-6)
-        np.testing.assert_allclose(noise.covariance([[state]], variance)[0, 0, 0], spread, rtol=1e-5)
+        np.testing.assert_allclose(noise.mean(state[None], variance)[0, 0], mean, rtol=1e-6)
+        np.testing.assert_allclose(noise.covariance(state[None], variance)[0, 0, 0], spread, rtol=1e-5)
 
 
 def test_mean_and_covariance_against_integration_in_two_dimensions():
     rows = clusters(30, 2)
     noise = plausible(rows)
-    axis = np.linspace(-0.6, 1.6, 601)
+    axis = np.linspace(-0.3, 1.3, 321)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     states, variances = np.array([[0.5, 0.5], [0.2, 0.7]]), np.array([0.01, 0.03])
-    log_k = noise.density.log_density(grid)
     for i in range(2):
-        density = np.exp(multivariate_normal(states[i], variances[i] * np.eye(2)).logpdf(grid) + log_k)
+        density = reference.plausible_noise_density(grid, states[i], variances[i], kernels_of(noise))
         density /= density.sum()
         mean = density @ grid
         covariance = (grid - mean).T @ (density[:, None] * (grid - mean))
@@ -55,7 +56,7 @@ def test_mean_and_covariance_against_integration_in_two_dimensions():
 
 @pytest.mark.parametrize(("n", "d"), [(30, 2), (700, 3), (5000, 3), (5000, 8)])
 def test_samples_have_the_closed_form_moments(n, d):
-    """Few points are all weighed, many go through boxes and shelves: both have to be exact."""
+    """Few points are all weighed, many are drawn by bounds: both must be exact."""
     rows = clusters(n, d)
     noise = plausible(rows)
     states, variances = rows[:3] + 0.05, np.array([0.0005, 0.01, 0.1])
@@ -112,8 +113,8 @@ def test_one_draw_for_each_state_among_others_follows_the_weights(n, d):
 
 
 @pytest.mark.parametrize("n", [700, 5000])
-def test_neighbours_in_a_batch_change_no_bit(n):
-    """Among few points several states share a pass: any number of them, of any variances, and far ones."""
+def test_draws_do_not_depend_on_the_batch(n):
+    """With few points several states share a pass: any number of them, of any variances, and far ones."""
     rows = clusters(n, 6)
     density = Density().fit(rows)
     states = np.concatenate([rows[:21] + 0.01, rows[:2] + 5.0, rows[:2] + 1e9])
@@ -194,7 +195,7 @@ def test_neither_units_nor_offset_matter(offset, scale):
 @pytest.mark.parametrize("n", [2, 15, 17, 255, 257, 2047, 2049, 4097])
 @pytest.mark.parametrize(("variance", "bandwidth"), [(1e20, "scott"), (0.01, 1e9), (1e-12, "scott"), (1e30, 1e-6)])
 def test_extreme_widths_never_read_beyond_the_points(n, variance, bandwidth):
-    """Boxes are filled up to 16 points, shelves to 16 boxes; what fills them must never be drawn or weighed."""
+    """Boxes are padded to 16 points, shelves to 16 boxes; padding must never be drawn."""
     rows = rng(n).random((n, 2))
     density = Density(bandwidth=bandwidth).fit(rows)
     draws = [
@@ -264,7 +265,7 @@ finite = st.floats(-3, 3, width=32)
     rows=hnp.arrays(float, st.tuples(st.integers(2, 40), st.integers(1, 6)), elements=finite),
     variance=st.sampled_from([1e-12, 0.0005, 0.01, 1.0, 1e6]),
     n_samples=st.integers(1, 5),
-    dtype=st.sampled_from([np.float32, np.float64, "object"]),
+    dtype=st.sampled_from([np.float32, np.float64]),
     repeat=st.sampled_from([1, 80]),
 )
 def test_any_data_gives_finite_samples_of_the_right_shape(rows, variance, n_samples, dtype, repeat):
@@ -279,42 +280,11 @@ def test_any_data_gives_finite_samples_of_the_right_shape(rows, variance, n_samp
     assert np.isfinite(density.log_density(states)).all()
 
 
-@pytest.mark.parametrize("noise", [GaussianNoise(), plausible(clusters(50, 2))], ids=["gaussian", "plausible"])
-def test_bad_input_is_explained(noise):
-    good = np.zeros((2, 2))
-    for states, variance, n, message in [
-        (good, -1.0, 1, "not negative"),
-        (good, np.nan, 1, "finite"),
-        (good, np.array([0.1, 0.2, 0.3]), 1, "one for each of 2 states"),
-        (good + np.nan, 0.1, 1, "missing or infinite"),
-        (np.zeros((0, 2)), 0.1, 1, "empty"),
-        (np.zeros(2), 0.1, 1, "shape"),
-        (good, 0.1, 0, "n_samples"),
-    ]:
-        with pytest.raises(NoiseError, match=message):
-            noise.sample(states, variance, n, rng())
-    with pytest.raises(NoiseError, match="generators"):
-        noise.sample(good, 0.1, 1, common_noise(0, range(3)))
-
-
-def test_bad_densities_are_explained():
-    for rows, options, message in [
-        (np.zeros((1, 2)), {}, "at least 2 rows"),
-        (np.zeros(4), {}, "at least 2 rows"),
-        (np.full((4, 2), np.nan), {}, "missing or infinite"),
-        (np.eye(3), {"bandwidth": "scot"}, "bandwidth is"),
-        (np.eye(3), {"bandwidth": -1.0}, "bandwidth is"),
-        (np.eye(3), {"ridge": -1.0}, "ridge has to be a finite number and not negative"),
-        (np.eye(3), {"ridge": np.nan}, "ridge has to be a finite number and not negative"),
-        (np.eye(3), {"bandwidth": True}, "bandwidth is"),
-        (np.eye(3), {"max_points": 1}, "max_points"),
-    ]:
-        with pytest.raises(NoiseError, match=message):
-            Density(**options).fit(rows)
+def test_plausible_noise_needs_a_fitted_density():
     with pytest.raises(NoiseError, match="not fitted"):
-        Density().log_density(np.eye(3))
-    with pytest.raises(NoiseError, match=r"shape \(b, 3\)"):
-        plausible(np.eye(3)).sample(np.zeros((2, 4)), 0.1, 1, rng())
+        PlausibleNoise(Density())
+    with pytest.raises(NoiseError, match="needs a Density"):
+        PlausibleNoise(np.zeros((5, 2)))
 
 
 @njit
@@ -324,7 +294,7 @@ def _fill(seed, numbers):
         numbers[i] = normal(stream)
 
 
-def test_normal_numbers_of_the_compiled_loops_are_normal():
+def test_ziggurat_draws_standard_normal_numbers():
     numbers = np.empty(1_000_000)
     _fill(7, numbers)
     assert kstest(numbers, "norm").pvalue > 1e-3
