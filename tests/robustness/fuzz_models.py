@@ -1,30 +1,30 @@
-"""Classifiers of the fuzz tests: good ones, odd ones that keep the contract of a model, and ones that break it."""
+"""Classifiers of the fuzz tests: valid ones, and ones that raise or return anything but probabilities."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from rose_carla import datasets, models
+from rose_carla import datasets, models, seeded
 from carla.models.api import MLModel
 from hypothesis import strategies as st
-from rose_carla._lib.runtime import seeded
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 
-class Odd(MLModel):
-    """A CARLA model that answers as the function of its kind does."""
+class FuzzModel(MLModel):
+    """A CARLA model with the answers of a function in ``ANSWERS``."""
 
-    backend = "odd"
+    backend = "fuzz"
     raw_model = None
     feature_input_order: Any = None  # abstract in CARLA's class
 
     def __init__(self, data: datasets.Dataset, kind: str) -> None:
         super().__init__(data)
-        self.kind, self.calls = kind, 0
+        self.kind, self.n_calls = kind, 0
         self.rng = np.random.default_rng(0)
         self.feature_input_order = sorted(column for column in data.df.columns if column != data.target)
 
@@ -32,15 +32,15 @@ class Odd(MLModel):
         return np.asarray(self.predict_proba(x))[:, [1]]
 
     def predict_proba(self, x: Any) -> Any:
-        self.calls += 1
+        self.n_calls += 1
         answer = ANSWERS[self.kind](self, np.asarray(x, dtype=float))
         if self.kind == "changes its rows":
             x *= 0
         return answer
 
 
-def _both(chances: np.ndarray) -> np.ndarray:
-    return np.stack([1 - chances, chances], axis=1)
+def _pair(favourable: np.ndarray) -> np.ndarray:
+    return np.stack([1 - favourable, favourable], axis=1)
 
 
 def _smooth(x: np.ndarray) -> np.ndarray:
@@ -51,103 +51,89 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-#: From a kind of odd model to its answer. The first ones are within the contract of a model, the others break it.
-ANSWERS = {
-    "smooth": lambda m, x: _both(_smooth(x)),
-    "single precision": lambda m, x: _both(_smooth(x)).astype(np.float32),
-    "lists": lambda m, x: _both(_smooth(x)).tolist(),
-    "tensor": lambda m, x: torch.tensor(_both(_smooth(x))),
-    "frame": lambda m, x: pd.DataFrame(_both(_smooth(x)), index=[f"r{i}" for i in range(len(x))]),
-    "changes its rows": lambda m, x: _both(_smooth(x)),
-    "saturated": lambda m, x: _both((x.mean(axis=1) > 0.5).astype(float)),
-    "never": lambda m, x: _both(np.zeros(len(x))),
-    "always": lambda m, x: _both(np.ones(len(x))),
-    "half": lambda m, x: _both(np.full(len(x), 0.5)),
-    "random": lambda m, x: _both(m.rng.random(len(x))),
-    "drifting": lambda m, x: _both(np.full(len(x), 0.9 if m.calls > 3 else 0.1)),
+Answer = Callable[[FuzzModel, np.ndarray], Any]
+VALID_ANSWERS: dict[str, Answer] = {
+    "smooth": lambda m, x: _pair(_smooth(x)),
+    "single precision": lambda m, x: _pair(_smooth(x)).astype(np.float32),
+    "lists": lambda m, x: _pair(_smooth(x)).tolist(),
+    "tensor": lambda m, x: torch.tensor(_pair(_smooth(x))),
+    "frame": lambda m, x: pd.DataFrame(_pair(_smooth(x)), index=[f"r{i}" for i in range(len(x))]),
+    "changes its rows": lambda m, x: _pair(_smooth(x)),
+    "saturated": lambda m, x: _pair((x.mean(axis=1) > 0.5).astype(float)),
+    "never": lambda m, x: _pair(np.zeros(len(x))),
+    "always": lambda m, x: _pair(np.ones(len(x))),
+    "half": lambda m, x: _pair(np.full(len(x), 0.5)),
+}
+INVALID_ANSWERS: dict[str, Answer] = {
+    "random": lambda m, x: _pair(m.rng.random(len(x))),
+    "drifts": lambda m, x: _pair(np.full(len(x), 0.9 if m.n_calls > 3 else 0.1)),
     "raises": lambda m, x: _raise(RuntimeError("no connection to the server")),
-    "raises later": lambda m, x: _raise(KeyError("x0")) if m.calls > 3 else _both(_smooth(x)),
-    "raises nothing said": lambda m, x: _raise(ValueError()),
-    "NaN": lambda m, x: _both(np.full(len(x), np.nan)),
-    "NaN inside": lambda m, x: _both(np.where(x.mean(axis=1) > 0.6, np.nan, 0.2)),
+    "raises later": lambda m, x: _raise(KeyError("x0")) if m.n_calls > 3 else _pair(_smooth(x)),
+    "raises without a message": lambda m, x: _raise(ValueError()),
+    "NaN": lambda m, x: _pair(np.where(x.mean(axis=1) > 0.6, np.nan, 0.2)),
     "one NaN": lambda m, x: np.stack([np.full(len(x), np.nan), _smooth(x)], axis=1),
-    "infinite": lambda m, x: _both(np.full(len(x), np.inf)),
-    "outside": lambda m, x: _both(3 * _smooth(x)),
+    "infinite": lambda m, x: _pair(np.full(len(x), np.inf)),
     "logits": lambda m, x: np.stack([-x.sum(axis=1), x.sum(axis=1)], axis=1),
     "one column": lambda m, x: _smooth(x)[:, None],
-    "flat": lambda m, x: _smooth(x),
-    "three": lambda m, x: np.full((len(x), 3), 1 / 3),
-    "one row less": lambda m, x: _both(_smooth(x))[1:],
-    "words": lambda m, x: np.full((len(x), 2), "yes"),
-    "nothing": lambda m, x: None,
+    "three columns": lambda m, x: np.full((len(x), 3), 1 / 3),
+    "one row missing": lambda m, x: _pair(_smooth(x))[1:],
+    "text": lambda m, x: np.full((len(x), 2), "yes"),
+    "None": lambda m, x: None,
     "ragged": lambda m, x: [[0.5, 0.5], [1.0]],
-    "complex": lambda m, x: _both(_smooth(x)) * (1 + 1j),
-    "huge": lambda m, x: [[10**400, 0]] * len(x),
+    "complex": lambda m, x: _pair(_smooth(x)) * (1 + 1j),
 }
-FAIR = tuple(ANSWERS)[:10]
-#: What these say changes from call to call, so nothing can be promised but the form of the first answer.
-FICKLE = ("random", "drifting", "raises later", "torch raises", "torch NaN", "torch pairs")
+ANSWERS = {**VALID_ANSWERS, **INVALID_ANSWERS}
+#: The answers of these change from call to call, so results cannot be repeated.
+CHANGING = ("random", "drifts", "raises later", "torch raises later", "torch NaN later")
 
 
-class Stubborn(DecisionTreeClassifier):
-    """A scikit-learn classifier that is in the way when it is asked."""
+class FailingTree(DecisionTreeClassifier):
+    """A scikit-learn classifier that raises when it predicts."""
 
     def predict_proba(self, x: Any, check_input: bool = True) -> Any:
         raise OSError("licence expired")
 
 
-def _torch(data: datasets.Dataset, last: torch.nn.Module | None = None) -> torch.nn.Module:
-    width = data.df.shape[1] - 1
-    with seeded(3):
-        return torch.nn.Sequential(
-            torch.nn.Linear(width, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1), *([last] if last else [])
-        )
+class FailsLater(torch.nn.Module):
+    """A torch module that raises, or returns NaN, from its third call on."""
 
-
-class Sulking(torch.nn.Module):
-    """A torch module that gives up on rows it does not know, or on two of them."""
-
-    def __init__(self, inner: torch.nn.Module, answer: str) -> None:
+    def __init__(self, inner: torch.nn.Module, raises: bool) -> None:
         super().__init__()
-        self.inner, self.answer, self.calls = inner, answer, 0
+        self.inner, self.raises, self.n_calls = inner, raises, 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        if self.answer == "pairs" and len(x) == 2:
-            raise KeyError("no pairs")
-        if self.answer != "pairs" and self.calls > 2:
-            if self.answer == "raises":
-                raise RuntimeError("CUDA error: device-side assert triggered")
-            return self.inner(x) * torch.nan
-        return self.inner(x)
+        self.n_calls += 1
+        if self.n_calls > 2 and self.raises:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        return self.inner(x) * (torch.nan if self.n_calls > 2 else 1)
 
 
-class Greedy(torch.nn.Module):
-    """Probabilities (n, 2) of the rows, which are something else afterwards."""
+class ChangesRows(torch.nn.Module):
+    """A torch module that returns probabilities (n, 2) and overwrites its rows."""
 
     def __init__(self, inner: torch.nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        chances = torch.sigmoid(self.inner(x.clone()))
+        favourable = torch.sigmoid(self.inner(x.clone()))
         x *= 0
-        return torch.cat([1 - chances, chances], dim=1)
+        return torch.cat([1 - favourable, favourable], dim=1)
 
 
 class Then(torch.nn.Module):
-    """A module, and then something odd."""
+    """A torch module followed by any function."""
 
-    def __init__(self, inner: torch.nn.Module, odd: Any) -> None:
+    def __init__(self, inner: torch.nn.Module, function: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
-        self.inner, self.odd = inner, odd
+        self.inner, self.function = inner, function
 
     def forward(self, x: torch.Tensor) -> Any:
-        return self.odd(self.inner(x))
+        return self.function(self.inner(x))
 
 
-class Bare(Odd):
-    """A CARLA model around a torch module as it is, which nobody has wrapped."""
+class UnwrappedModel(FuzzModel):
+    """A CARLA model of backend ``"pytorch"`` that calls its torch module directly."""
 
     backend = "pytorch"
 
@@ -160,57 +146,56 @@ class Bare(Odd):
             return self.raw_model(torch.tensor(np.asarray(x, dtype=np.float32)))
 
 
-def _trained(data: datasets.Dataset, hidden: Any, *, seed: Any = 0, **changed: Any) -> MLModel:
-    usual = {"hidden": hidden, "learning_rate": 0.05, "batch_size": 32, "epochs": 4}
-    settings = models.TrainingSettings(**{**usual, **changed})
-    return models.train(data, "ann", settings=settings, use_cache=False, seed=seed)
+def _module(data: datasets.Dataset, *last: torch.nn.Module) -> torch.nn.Module:
+    with seeded(3):
+        return torch.nn.Sequential(
+            torch.nn.Linear(data.df.shape[1] - 1, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1), *last
+        )
 
 
-def _fitted(data: datasets.Dataset, estimator: Any) -> MLModel:
+def _train(data: datasets.Dataset, hidden: tuple[int, ...], learning_rate: float = 0.05) -> MLModel:
+    settings = models.TrainingSettings(hidden=hidden, learning_rate=learning_rate, batch_size=32, epochs=4)
+    return models.train(data, "ann", settings=settings, use_cache=False)
+
+
+def _fit(data: datasets.Dataset, estimator: Any) -> MLModel:
     rows = data.df_train
     return models.wrap(estimator.fit(rows.drop(columns=data.target), rows[data.target]), data, space="encoded")
 
 
-MODELS = {
-    "linear": lambda data: _trained(data, ()),
-    "ann": lambda data: _trained(data, (4,)),
-    "logistic": lambda data: _fitted(data, LogisticRegression(max_iter=50)),
-    "tree": lambda data: _fitted(data, DecisionTreeClassifier(max_depth=3, random_state=0)),
-    "torch logit": lambda data: models.wrap(_torch(data), data, output="logit"),
-    "torch probability": lambda data: models.wrap(_torch(data, torch.nn.Sigmoid()).double(), data),
-    "bare": lambda data: Bare(data, Greedy(_torch(data))),
-    "bare column": lambda data: Bare(data, _torch(data, torch.nn.Sigmoid())),
-    "bare flat": lambda data: Bare(data, torch.nn.Sequential(_torch(data, torch.nn.Sigmoid()), torch.nn.Flatten(0))),
-    "bare tuple": lambda data: Bare(data, Then(_torch(data), lambda values: (values, values))),
-    "bare nothing": lambda data: Bare(data, Then(_torch(data), lambda values: None)),
-    "torch truth": lambda data: models.wrap(Then(_torch(data), lambda values: values > 0), data, output="probability"),
-    "torch pairs": lambda data: models.wrap(Sulking(_torch(data), "pairs"), data, output="logit"),
-    "torch raises": lambda data: models.wrap(Sulking(_torch(data), "raises"), data, output="logit"),
-    "torch NaN": lambda data: models.wrap(Sulking(_torch(data), "NaN"), data, output="logit"),
-    "stubborn": lambda data: _fitted(data, Stubborn(random_state=0)),
-    "column twice": lambda data: models.wrap(
+Build = Callable[[datasets.Dataset], MLModel]
+VALID_MODELS: dict[str, Build] = {
+    "linear": lambda data: _train(data, ()),
+    "ann": lambda data: _train(data, (4,)),
+    "logistic": lambda data: _fit(data, LogisticRegression(max_iter=50)),
+    "tree": lambda data: _fit(data, DecisionTreeClassifier(max_depth=3, random_state=0)),
+    "torch logit": lambda data: models.wrap(_module(data), data, output="logit"),
+    "torch probability": lambda data: models.wrap(_module(data, torch.nn.Sigmoid()).double(), data),
+    "unwrapped": lambda data: UnwrappedModel(data, ChangesRows(_module(data))),
+}
+INVALID_MODELS: dict[str, Build] = {
+    "unwrapped column": lambda data: UnwrappedModel(data, _module(data, torch.nn.Sigmoid())),
+    "unwrapped tuple": lambda data: UnwrappedModel(data, Then(_module(data), lambda values: (values, values))),
+    "torch booleans": lambda data: models.wrap(
+        Then(_module(data), lambda values: values > 0), data, output="probability"
+    ),
+    "torch raises later": lambda data: models.wrap(FailsLater(_module(data), raises=True), data, output="logit"),
+    "torch NaN later": lambda data: models.wrap(FailsLater(_module(data), raises=False), data, output="logit"),
+    "failing tree": lambda data: _fit(data, FailingTree(random_state=0)),
+    "duplicate column": lambda data: models.wrap(
         torch.nn.Linear(2, 1), data, feature_order=[data.df.columns[0]] * 2, output="logit"
     ),
-    "a class": lambda data: models.wrap(LogisticRegression, data),
-    "not fitted": lambda data: models.wrap(LogisticRegression(), data),
-    "no model": lambda data: "ann",
-    "no width": lambda data: _trained(data, 5),
-    "half a width": lambda data: _trained(data, (2.5,)),
-    "no rate": lambda data: _trained(data, (), learning_rate="x"),
-    "infinite rate": lambda data: _trained(data, (), learning_rate=np.inf),
-    "diverges": lambda data: _trained(data, (50,) * 6, learning_rate=1e6),
-    "half a row": lambda data: _trained(data, (), batch_size=2.5),
-    "long seed": lambda data: _trained(data, (), seed=2**64),
+    "diverges": lambda data: _train(data, (50,) * 6, learning_rate=1e6),
 }
-GOOD_MODELS = tuple(MODELS)[:7]
 
 
-def build_model(kind: str, data: datasets.Dataset) -> Any:
-    """A model by its kind: one of ``MODELS``, or an odd one."""
-    return MODELS[kind](data) if kind in MODELS else Odd(data, kind)
+def build_model(kind: str, data: datasets.Dataset) -> MLModel:
+    """Return a model of one of the kinds above."""
+    known = {**VALID_MODELS, **INVALID_MODELS}
+    return known[kind](data) if kind in known else FuzzModel(data, kind)
 
 
-def model_kinds(broken: bool = False) -> st.SearchStrategy[str]:
-    """Kinds of models; all of the broken ones are no good, or no good for long."""
-    sound = [*GOOD_MODELS, *GOOD_MODELS, *FAIR]
-    return st.sampled_from([kind for kind in [*MODELS, *ANSWERS] if kind not in sound] if broken else sound)
+def model_kinds(invalid: bool = False) -> st.SearchStrategy[str]:
+    """Draw kinds of models, all valid or all invalid."""
+    valid = [*VALID_MODELS, *VALID_MODELS, *VALID_ANSWERS]
+    return st.sampled_from([*INVALID_MODELS, *INVALID_ANSWERS] if invalid else valid)
