@@ -120,7 +120,8 @@ class Density:
 
     def whiten(self, states: np.ndarray) -> np.ndarray:
         """Return ``states`` centred, rotated to H's axes, in units of its deviations: kernels become N(y_j, I)."""
-        states, whitened = np.ascontiguousarray(states, dtype=float), np.empty(states.shape)
+        # a writable copy: read-only arrays would be compiled for and cached apart
+        states, whitened = np.array(states, dtype=float, order="C"), np.empty(states.shape)
         to_axes = self._rotation / np.sqrt(self._kernel_variance)
 
         def part(first: int, last: int) -> None:

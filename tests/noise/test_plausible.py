@@ -21,6 +21,7 @@ from rose_carla.noise import (
     common_noise,
     reference,
 )
+from rose_carla.noise._sampling import jit
 from rose_carla.noise._sampling.normals import normal
 from scipy.stats import gaussian_kde, kstest, multivariate_normal, norm
 
@@ -292,6 +293,16 @@ def _fill(seed, numbers):
     stream = np.array([seed], dtype=np.uint64)
     for i in range(len(numbers)):
         numbers[i] = normal(stream)
+
+
+def test_loops_compile_without_a_writable_cache(monkeypatch):
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+
+    @jit
+    def double(x):
+        return 2 * x
+
+    assert double(4) == 8
 
 
 def test_ziggurat_draws_standard_normal_numbers():

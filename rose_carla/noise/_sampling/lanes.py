@@ -1,7 +1,7 @@
 """Vector operations on sixteen lanes in LLVM IR: the innermost operations of the density.
 
 Each function keeps sixteen single-precision numbers in vector registers. LLVM vectorises plain loops too, but keeps
-their sums in memory and checks arrays for overlap: a box takes three to six times as long (measured, docs/noise.md).
+their sums in memory and checks arrays for overlap, so a box takes at least three times as long (see docs/noise.md).
 """
 
 from __future__ import annotations
