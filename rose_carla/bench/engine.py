@@ -47,26 +47,17 @@ _LIBRARY_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result or the error of a cell.
+    """The result or the error of a cell."""
 
-    Parameters
-    ----------
-    cell
-        The cell.
-    result
-        None if it failed.
-    error
-        One line; empty if it did not fail.
-    log
-        Everything that the method printed, warned and logged, and the traceback of an error.
-    seconds
-        Time of the whole cell.
-    """
-
+    #: The cell.
     cell: Cell
+    #: None if it failed.
     result: Result | None
+    #: One line; empty if it did not fail.
     error: str
+    #: Everything that the method printed, warned and logged, and the traceback of an error.
     log: str
+    #: Time of the whole cell.
     seconds: float
 
 

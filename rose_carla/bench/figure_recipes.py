@@ -26,20 +26,13 @@ _PLAN_TAU, _PLAN_PEOPLE, _PLAN_STEPS = 0.85, 50, 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """A figure.
+    """A figure."""
 
-    Parameters
-    ----------
-    description
-        What it shows.
-    draw
-        Draws the figure from the scope of the run and the results frame.
-    experiments
-        Experiments of the results frame; none for figures of synthetic data.
-    """
-
+    #: What it shows.
     description: str
+    #: Draws the figure from the scope of the run and the results frame.
     draw: Callable[[Scope, pd.DataFrame], Any]
+    #: Experiments of the results frame; none for figures of synthetic data.
     experiments: Callable[[Scope], tuple[Experiment, ...]] = lambda scope: ()
 
 

@@ -35,21 +35,15 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class Scope:
-    """What all tables and figures of a run have in common.
+    """What all tables and figures of a run have in common."""
 
-    Parameters
-    ----------
-    datasets, classifier, seeds, actionable, people
-        As in :class:`.Setting`, one for each data set and seed.
-    n_samples
-        Noisy samples of each rate.
-    """
-
+    #: As in :class:`.Setting`, one for each data set and seed.
     datasets: tuple[str, ...]
     classifier: str = "ann"
     seeds: tuple[int, ...] = (0,)
     actionable: bool = False
     people: int | None = None
+    #: Noisy samples of each rate.
     n_samples: int = 1000
 
     def settings(self, classifier: str | None = None) -> list[Setting]:

@@ -18,32 +18,21 @@ from rose_carla.errors import ExperimentError, error_text, unknown_name
 
 @dataclass(frozen=True)
 class Entry:
-    """A method of the tables.
+    """A method of the tables."""
 
-    Parameters
-    ----------
-    make
-        Class, or function of a model and hyper-parameters, that returns the method.
-    options
-        Hyper-parameters in the tables.
-    robust
-        Whether it is robust by design: the paper underlines the best of these.
-    knob
-        The hyper-parameter that trades cost for robustness, if there is one.
-    levels
-        Values of ``knob`` in the frontier, from the least to the most robust.
-    seeded
-        Whether it has a seed of its own; CARLA's methods use the global generators.
-    source
-        Source code of a user's method.
-    """
-
+    #: Class, or function of a model and hyper-parameters, that returns the method.
     make: Callable[[MLModel, dict[str, Any]], RecourseMethod]
+    #: Hyper-parameters in the tables.
     options: Mapping[str, Any]
+    #: Whether it is robust by design: the paper underlines the best of these.
     robust: bool
+    #: The hyper-parameter that trades cost for robustness, if there is one.
     knob: str | None = None
+    #: Values of ``knob`` in the frontier, from the least to the most robust.
     levels: tuple[float, ...] = ()
+    #: Whether it has a seed of its own; CARLA's methods use the global generators.
     seeded: bool = True
+    #: Source code of a user's method.
     source: str = ""
 
     @property

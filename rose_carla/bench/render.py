@@ -53,19 +53,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Part:
-    """A table of a report with its sections and figures.
-
-    Parameters
-    ----------
-    figures
-        Pairs of an SVG element and its caption; None without a section of figures.
-    message
-        Why there are no figures.
-    """
+    """A table of a report with its sections and figures."""
 
     table: Table
     sections: Sequence[Section] = ()
+    #: Pairs of an SVG element and its caption; None without a section of figures.
     figures: Sequence[tuple[str, str]] | None = None
+    #: Why there are no figures.
     message: str = ""
 
 

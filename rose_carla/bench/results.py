@@ -14,17 +14,11 @@ from rose_carla.bench.runner import Finished
 
 @dataclass(frozen=True)
 class Experiment:
-    """A method under a condition, on one data set with one seed.
+    """A method under a condition, on one data set with one seed."""
 
-    Parameters
-    ----------
-    condition
-        What differs from the default settings of the table, such as ``"tau=0.85"``; empty if nothing does.
-    judgements
-        Evaluations of the same recourse.
-    """
-
+    #: What differs from the default settings of the table, such as ``"tau=0.85"``; empty if nothing does.
     condition: str
+    #: Evaluations of the same recourse.
     judgements: tuple[Judgement, ...]
 
     @property

@@ -22,20 +22,13 @@ _TYPICAL = {"CoGS": 60.0, "ROSE-mul": 70.0, "DiCE": 60.0, "ROSE-one": 8.0, "Fast
 
 @dataclass(frozen=True)
 class Finished:
-    """All requested cells.
+    """All requested cells."""
 
-    Parameters
-    ----------
-    results
-        Results of the cells that succeeded.
-    errors
-        One line for each cell that failed.
-    n_reused, n_run
-        Number of cells that were finished before, and that were not.
-    """
-
+    #: Results of the cells that succeeded.
     results: Mapping[Cell, Result]
+    #: One line for each cell that failed.
     errors: Mapping[Cell, str]
+    #: Number of cells that were finished before, and that were not.
     n_reused: int
     n_run: int
 

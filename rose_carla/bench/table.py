@@ -64,22 +64,15 @@ def format_condition(condition: str) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over people.
+    """A mean over people."""
 
-    Parameters
-    ----------
-    mean, std
-        Over people who have a value, as in the paper.
-    lower, upper
-        Confidence interval of the mean; NaN with a single value.
-    n, n_seeds
-        Numbers of values and of seeds they come from.
-    """
-
+    #: Over people who have a value, as in the paper.
     mean: float
     std: float
+    #: Confidence interval of the mean; NaN with a single value.
     lower: float
     upper: float
+    #: Numbers of values and of seeds they come from.
     n: int
     n_seeds: int = 1
 
@@ -119,26 +112,18 @@ def _student_interval(sample: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of a table.
+    """One value of a table."""
 
-    Parameters
-    ----------
-    text
-        Mean and standard deviation as printed, ``failed``, or ``–`` without recourse. Times measured beside other
-        cells start with ``~``.
-    estimate
-        None if the cell failed or no person has recourse.
-    printed, tag, reason
-        The paper's value, how ours compares, and why it differs if it does.
-    best, best_robust
-        Whether it is the best on its data set, and the best of the methods that are robust by design.
-    """
-
+    #: Mean and standard deviation as printed, ``failed``, or ``–`` without recourse. Times measured beside other
+    #: cells start with ``~``.
     text: str
+    #: None if the cell failed or no person has recourse.
     estimate: Estimate | None = None
+    #: The paper's value, how ours compares, and why it differs if it does.
     printed: PaperValue | None = None
     tag: str = ""
     reason: str = ""
+    #: Whether it is the best on its data set, and the best of the methods that are robust by design.
     best: bool = False
     best_robust: bool = False
 
@@ -252,28 +237,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns and rows of a table.
+    """Columns and rows of a table."""
 
-    Parameters
-    ----------
-    name, title, note
-        As in :class:`Table`.
-    columns
-        Metrics, under conditions.
-    rows
-        Pairs of a method and a condition, which is empty where conditions are columns.
-    paper
-        The paper's table to compare with; by default the one of the same name, an empty string for none.
-    mark_best
-        Whether the best values are marked; not where rows are conditions of one method.
-    """
-
+    #: As in :class:`Table`.
     name: str
     title: str
+    #: Metrics, under conditions.
     columns: tuple[Column, ...]
+    #: Pairs of a method and a condition, which is empty where conditions are columns.
     rows: tuple[tuple[str, str], ...]
     note: str = ""
+    #: The paper's table to compare with; by default the one of the same name, an empty string for none.
     paper: str | None = None
+    #: Whether the best values are marked; not where rows are conditions of one method.
     mark_best: bool = True
 
 

@@ -54,25 +54,18 @@ _PYTHON_WORDS = {"True": True, "False": False, "None": None}
 
 @dataclass(frozen=True)
 class DataChoice:
-    """A data set as chosen by options.
+    """A data set as chosen by options."""
 
-    Parameters
-    ----------
-    source
-        A built-in name, the path of a CSV file, or ``-``; empty if not given.
-    target, favourable, immutable, continuous, categorical, ignore
-        Options of a CSV file.
-    all_actionable
-        Option of built-in data.
-    """
-
+    #: A built-in name, the path of a CSV file, or ``-``; empty if not given.
     source: str
+    #: Options of a CSV file.
     target: str | None = None
     favourable: str | None = None
     immutable: tuple[str, ...] = ()
     continuous: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    #: Option of built-in data.
     all_actionable: bool = False
 
     @property

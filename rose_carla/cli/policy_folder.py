@@ -25,27 +25,18 @@ SUMMARY = "train.json"
 
 @dataclass(frozen=True)
 class Training:
-    """What a policy was trained with.
+    """What a policy was trained with."""
 
-    Parameters
-    ----------
-    data
-        The data set; a CSV file has an absolute path.
-    sha256
-        Hash of the CSV file.
-    model, method
-        Names as typed.
-    settings
-        All hyper-parameters.
-    seed
-        Seed of split, classifier and policy.
-    """
-
+    #: The data set; a CSV file has an absolute path.
     data: DataChoice
+    #: Hash of the CSV file.
     sha256: str | None
+    #: Names as typed.
     model: str
     method: str
+    #: All hyper-parameters.
     settings: dict[str, Any]
+    #: Seed of split, classifier and policy.
     seed: int
 
     def check_folder(self, folder: Path, force: bool) -> None:

@@ -51,28 +51,19 @@ _PARTS = (*_APPENDIX, _CLASSIFIERS)
 
 @dataclass(frozen=True)
 class BenchRun:
-    """Options of a command that computes cells.
+    """Options of a command that computes cells."""
 
-    Parameters
-    ----------
-    scope
-        Data sets, seeds and sizes.
-    out
-        The folder for results, as typed.
-    out_path, cells
-        Absolute paths of the folders: methods may change the working directory.
-    jobs, scheduler
-        Where cells are computed.
-    settings
-        All options, for ``run.json``.
-    """
-
+    #: Data sets, seeds and sizes.
     scope: Scope
+    #: The folder for results, as typed.
     out: str
+    #: Absolute paths of the folders: methods may change the working directory.
     out_path: Path
     cells: Path
+    #: Where cells are computed.
     jobs: int
     scheduler: str | None
+    #: All options, for ``run.json``.
     settings: dict[str, Any]
 
     def compute(self, experiments: Sequence[Experiment]) -> Finished:
