@@ -20,6 +20,8 @@ os.environ.update(
     TF_NUM_INTEROP_THREADS="1",
 )
 
+from pathlib import Path
+
 import pytest
 import torch
 from rose_carla import datasets, models
@@ -36,6 +38,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name.rpartition(".")[2] in SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
+        if Path(__file__).parent / "robustness" in item.path.parents:
+            item.add_marker(pytest.mark.robustness)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import conftest  # noqa: F401 - sets temporary folders for home and cache, before they are read
+import conftest  # noqa: F401 - sets temporary folders for home and cache, and one thread for torch
 import faults_files as files
 import faults_processes as processes
 import numpy as np
