@@ -50,22 +50,9 @@ class Completed:
 
 
 class Process:
-    """The command ``rose-carla``, in a new interpreter or, to be quick, in a fork of this one.
+    """The command ``rose-carla words``, in a new interpreter or, to be quick, in a fork of this one.
 
-    Parameters
-    ----------
-    words
-        Arguments.
-    folder
-        Where to write stdout and stderr.
-    forked
-        Whether to fork.
-    before
-        Called in the new process before the command.
-    env
-        Environment of a new interpreter.
-    out
-        Other file for stdout.
+    Output goes to files in ``folder``, stdout to ``out`` if given; ``before`` is called in the new process.
     """
 
     def __init__(
@@ -144,23 +131,15 @@ def run_main(words: list[str]) -> int:
 
 @dataclass
 class Trial:
-    """How a fault is tried.
+    """How a fault is tried."""
 
-    Parameters
-    ----------
-    folder
-        An empty folder.
-    times
-        Number of trials of a fault that happens at random.
-    quick
-        Fork processes instead of starting interpreters, and compute fewer cells, in one process.
-    rng
-        For random moments and sizes.
-    """
-
+    #: An empty folder.
     folder: Path
+    #: Number of trials of a fault that happens at random.
     times: int = 1
+    #: Fork processes instead of starting interpreters, and compute fewer cells, in one process.
     quick: bool = False
+    #: For random moments and sizes.
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def start(self, words: list[str], **options: Any) -> Process:

@@ -24,19 +24,11 @@ from rose_carla._lib.text import one_line
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault.
+    """A fault and how often it is tried."""
 
-    Parameters
-    ----------
-    inject
-        Function that injects the fault and checks the outcome; its docstring describes the fault.
-    times
-        Number of trials.
-    quick
-        Number of trials in the quick form; 0 if other tests cover it.
-    """
-
+    #: Injects the fault and checks the outcome; its docstring describes the fault.
     inject: Callable[[Trial], Outcome]
+    #: Number of trials, and in the quick form; 0 if other tests cover it.
     times: int = 1
     quick: int = 1
 
