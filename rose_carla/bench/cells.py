@@ -22,7 +22,7 @@ from carla.models.api import MLModel
 from rose_carla._lib.files import key_of
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench import sources
-from rose_carla.bench.methods import entry
+from rose_carla.bench.method_registry import entry
 from rose_carla.errors import ExperimentError, unknown_name
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS
@@ -107,7 +107,7 @@ class Recourse:
     setting
         Data set, classifier and people.
     method
-        A name that :func:`.methods.entry` knows.
+        A name that :func:`.method_registry.entry` knows.
     options
         Hyper-parameters that differ from the table's, as sorted pairs; see :meth:`with_options`.
     """

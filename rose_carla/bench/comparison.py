@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
-from rose_carla.bench.methods import OURS
+from rose_carla.bench.method_registry import OURS
 from rose_carla.bench.paper import PaperValue
 from rose_carla.metrics.registry import METRICS
 from scipy import stats

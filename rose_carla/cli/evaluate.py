@@ -18,7 +18,7 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import PATIENCE
-from rose_carla.bench.methods import METHODS
+from rose_carla.bench.method_registry import METHODS
 from rose_carla.cli import Command, NameType, WordsOption, console, options
 from rose_carla.cli.options import DataChoice
 from rose_carla.cli.policy_folder import input_files, load_policy, read_training

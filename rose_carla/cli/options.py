@@ -22,7 +22,7 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
 from rose_carla.bench.cells import CLASSIFIERS
-from rose_carla.bench.methods import METHODS, Entry, entry
+from rose_carla.bench.method_registry import METHODS, Entry, entry
 from rose_carla.cli import WordsOption
 from rose_carla.cli.console import STDIO, CommandError, user_code
 from rose_carla.datasets import Dataset

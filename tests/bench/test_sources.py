@@ -47,7 +47,7 @@ EVERYTHING = {*METHODS, USER, METRIC}
         ("models/training.py", EVERYTHING),
         ("bench/cells.py", EVERYTHING),
         ("carla_compat/views.py", EVERYTHING),
-        ("bench/methods.py", {USER}),
+        ("bench/method_registry.py", {USER}),
         ("bench/render.py", {USER}),
         ("cli/__init__.py", {USER}),
     ],
