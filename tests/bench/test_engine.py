@@ -137,11 +137,13 @@ def test_worker_that_cannot_be_interrupted_is_killed(monkeypatch):
 
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from rose_carla.bench import Judgement, Local, Recourse, Setting, Store, run
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
     folder = sys.argv[1]
     cells = [
         Judgement(Recourse.with_options(Setting("compas", "linear", people=2), name, folder=folder), ("Proximity",))
