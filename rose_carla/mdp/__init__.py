@@ -1,6 +1,6 @@
 """The paper's Algorithm 3: robust recourse as a Markov decision process."""
 
-from rose_carla.mdp.actions import ActionSpace, Feature, snap_to_bounds
+from rose_carla.mdp.actions import ActionSpace, Feature
 from rose_carla.mdp.checker import check_mdp
 from rose_carla.mdp.environment import Probability, RecourseMDP, StateCost, Step, VectorMDP
 from rose_carla.mdp.gymnasium_adapter import gymnasium_env
@@ -20,5 +20,4 @@ __all__ = [
     "VectorMDP",
     "check_mdp",
     "gymnasium_env",
-    "snap_to_bounds",
 ]

@@ -30,19 +30,26 @@ class Feature:
         (c, columns) valid encodings of a categorical feature; None for a continuous one.
     direction
         1 or -1 if a continuous feature may only increase or decrease, else 0.
+    unit
+        Size u of a unit of action of a continuous feature; None for that of the action space.
+    lower, upper
+        Bounds of a continuous feature: no action leads beyond them.
     """
 
     name: str
     columns: tuple[int, ...]
     encodings: np.ndarray | None = None
     direction: int = 0
+    unit: float | None = None
+    lower: float = 0.0
+    upper: float = 1.0
 
 
 class ActionSpace:
     """Numbered actions on encoded states: moves of continuous features and settings of categorical ones.
 
-    A continuous feature moves by a multiple of ``action_unit``, up or down; a move that would leave [0, 1] is masked. A
-    categorical feature is set to another of its categories.
+    A continuous feature moves by a multiple of its unit, up or down. A move that would cross a bound ends at it; of
+    several such moves only the smallest is possible. A categorical feature is set to another of its categories.
 
     Parameters
     ----------
@@ -65,11 +72,15 @@ class ActionSpace:
         Signed size of each move in units, 0 for actions that set a category.
     membership : (width, features) array
         1 where a column belongs to a feature, else 0.
+    units : (width,) array
+        Unit of action of each column.
+    lower, upper : (width,) array
+        Bounds of each column.
 
     Examples
     --------
     >>> space = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.25, multiples=(1, 2))
-    >>> states = np.array([[0.0], [0.5]])
+    >>> states = np.array([[0.0], [0.4]])
     >>> space.moves.tolist(), space.mask(states).tolist()
     ([-2, -1, 1, 2], [[False, False, True, True], [True, True, True, True]])
     >>> space.apply(states, np.array([2, 0])).tolist()
@@ -86,12 +97,21 @@ class ActionSpace:
         self.features = tuple(features)
         self.width = width
         self.action_unit = action_unit
+        self.units = np.full(width, action_unit)
+        self.lower, self.upper = np.zeros(width), np.ones(width)
+        for feature in self.features:
+            if feature.encodings is None:
+                column = feature.columns[0]
+                self.units[column] = feature.unit or action_unit
+                self.lower[column], self.upper[column] = feature.lower, feature.upper
         sizes = sorted(set(multiples))
+        following = dict(zip(sizes, [0, *sizes], strict=False))  # from a size to the next smaller one
         moves = [-size for size in reversed(sizes)] + sizes
         actions: list[tuple[int, int, np.ndarray | float]] = []  # feature, move, value put into its columns
         for number, feature in enumerate(self.features):
             if feature.encodings is None:
-                actions += [(number, move, move * action_unit) for move in moves if move * feature.direction >= 0]
+                unit = self.units[feature.columns[0]]
+                actions += [(number, move, move * unit) for move in moves if move * feature.direction >= 0]
             else:
                 actions += [(number, 0, encoding) for encoding in feature.encodings]
         self.n = len(actions)
@@ -104,6 +124,9 @@ class ActionSpace:
             self._put[action, columns] = value
             if move == 0:
                 self._keep[action, columns] = 0.0
+        # a move is possible if the next smaller one in its direction stays short of the bound
+        smaller = np.array([following.get(abs(move), 0) for move in self.moves])
+        self._shortfall = smaller * self.units[self._column]
         self.membership = np.zeros((width, len(self.features)))
         for number, feature in enumerate(self.features):
             self.membership[list(feature.columns), number] = 1.0
@@ -152,12 +175,10 @@ class ActionSpace:
     def mask(self, states: np.ndarray) -> np.ndarray:
         """Return which actions are possible in each of (b, d) states, (b, n).
 
-        A move must end in [0, 1]; from outside it may also end outside, if nearer. A category can be set unless the
+        A move is possible if its bound is further away than the next smaller move. A category can be set unless the
         state has it already.
         """
-        values = states[:, self._column]
-        ends = values + self._put[np.arange(self.n), self._column]
-        possible = _excess(ends) <= np.maximum(_excess(values) - _SLACK, _SLACK)
+        possible = self.room(states, self._column, self.moves) > self._shortfall + _SLACK
         for number, feature in enumerate(self.features):
             if feature.encodings is not None:
                 distances = np.abs(states[:, None, list(feature.columns)] - feature.encodings).max(axis=2)
@@ -168,14 +189,18 @@ class ActionSpace:
         """Return the states after precise implementation of actions ``numbers`` (b,) in ``states`` (b, d)."""
         put = self._put[numbers]
         ends = states * self._keep[numbers] + put
-        return np.where(put != 0, snap_to_bounds(ends), ends)
+        moved = np.flatnonzero(self.moves[numbers])
+        column, sign = self._column[numbers[moved]], np.sign(self.moves[numbers[moved]])
+        ends[moved, column] = self.stop_at_bounds(ends[moved, column], column, sign)
+        return ends
 
+    def stop_at_bounds(self, values: np.ndarray, columns: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        """Return values of ``columns`` that moved in the direction of ``signs``, at the bound if within a rounding
+        error of it or beyond."""
+        values = np.where((signs > 0) & (values > self.upper[columns] - _SLACK), self.upper[columns], values)
+        return np.where((signs < 0) & (values < self.lower[columns] + _SLACK), self.lower[columns], values)
 
-def snap_to_bounds(values: np.ndarray) -> np.ndarray:
-    """Clip values to [0, 1] if they are outside by no more than a rounding error; leave others unchanged."""
-    return np.where(_excess(values) < 2 * _SLACK, values.clip(0.0, 1.0), values)
-
-
-def _excess(values: np.ndarray) -> np.ndarray:
-    """Distance to [0, 1]."""
-    return np.maximum(np.maximum(-values, values - 1.0), 0.0)
+    def room(self, states: np.ndarray, columns: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        """Return how far columns can move in the direction of ``signs``, (b, columns)."""
+        values = states[:, columns]
+        return np.where(signs > 0, self.upper[columns] - values, values - self.lower[columns])

@@ -30,7 +30,7 @@ def check_mdp(mdp: VectorMDP, n_envs: int = 8, n_steps: int = 50, seed: int = 0)
 
     Checked are shapes, dtypes and ranges of all arrays; that an action is always possible; that terminated, truncated
     and reached are consistent; that the same seed and actions give the same bits; and that later steps do not modify
-    arrays returned earlier. For a :class:`RecourseMDP` states must also stay in [0, 1] and at valid encodings, columns
+    arrays returned earlier. For a :class:`RecourseMDP` states must also stay in bounds and at valid encodings, columns
     outside the action space must not change, and episodes must end after ``max_actions``.
 
     Parameters
@@ -143,17 +143,21 @@ class _RecourseChecker:
         """Store the states before a step."""
         self.states = self.mdp.states
 
+    def _in_bounds(self, states: np.ndarray) -> np.ndarray:
+        space = self.mdp.actions
+        return (states >= space.lower) & (states <= space.upper)
+
     def after(self, actions: np.ndarray, step: Step) -> None:
         """Check the states after the step."""
         ended = step.terminated | step.truncated
         # environments that ended have been reset already, so the action space computes where the action led
         ends = np.where(ended[:, None], self.mdp.actions.apply(self.states, actions), self.mdp.states)
-        left = _in_bounds(self.states) & ~_in_bounds(ends)
+        left = self._in_bounds(self.states) & ~self._in_bounds(ends)
         if left.any():
             row, column = np.argwhere(left)[0]
             raise PlanError(
                 f"Action {actions[row]} leads from {self.states[row, column]:g} to {ends[row, column]:g} in column "
-                f"{column}, outside [0, 1]: mask it there."
+                f"{column}, beyond a bound: stop there or mask the action."
             )
         moved = (ends != self.states) & self.fixed
         if moved.any():
@@ -236,10 +240,6 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...], kind: str
 
 def _is_positive_integer(number: object) -> bool:
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and int(number) >= 1
-
-
-def _in_bounds(states: np.ndarray) -> np.ndarray:
-    return (states >= 0) & (states <= 1)
 
 
 def _is_valid(feature: Feature, states: np.ndarray) -> np.ndarray:

@@ -142,7 +142,7 @@ class RecourseMDP:
         self._states = self.actions.apply(before, actions)
         changes = self._states - before
         self._crowds = self.robustness.advance(self._crowds, changes, self._rng)
-        sizes = np.abs(changes).sum(axis=1) / self.actions.action_unit
+        sizes = (np.abs(changes) / self.actions.units).sum(axis=1)
         self._taken += 1
         chance = self.probability(self._states)
         rates = np.ones(len(chance))

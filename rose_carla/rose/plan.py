@@ -240,7 +240,7 @@ def make_plans(
             state = state + change
             feature = space.features[int((np.abs(change) @ space.membership).argmax())].name
             before, after = (_python_value(values[feature].iloc[at + number + k]) for k in (0, 1))
-            size = float(np.abs(change).sum() / space.action_unit)
+            size = float((np.abs(change) / space.units).sum())
             steps.append(PlanStep(feature, before, after, change, state, size, successes[first + number]))
         first, at = first + max(len(plan), 1), at + len(plan) + 1
         made.append(Plan(label, row, tuple(steps), bool(ok), reason, successes[first - 1]))

@@ -157,10 +157,10 @@ BROKEN = {
 
 
 class Unclipped(ActionSpace):
-    """Masks only categories, so that moves leave [0, 1]."""
+    """Moves across the bounds."""
 
-    def mask(self, states):
-        return super().mask(states) | (self.moves != 0)
+    def stop_at_bounds(self, values, columns, signs):
+        return values
 
 
 class HalfCategories(ActionSpace):
@@ -198,7 +198,7 @@ class FixedAtTheEnd(MovesFixed):
 
 
 BROKEN |= {
-    "moves out of range": (lambda: recourse(actions=Unclipped), r"outside \[0, 1\]: mask it there"),
+    "moves out of range": (lambda: recourse(actions=Unclipped), "beyond a bound: stop there"),
     "half a category": (lambda: recourse(actions=HalfCategories), "categorical feature 'job' .* not a valid encoding"),
     "a fixed column moved": (
         lambda: recourse(actions=MovesFixed),

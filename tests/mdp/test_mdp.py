@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rose_carla.datasets import encoded_columns
 from rose_carla.errors import PlanError
-from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP, snap_to_bounds
+from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP
 from rose_carla.noise import GaussianNoise
 
 BINARY, THREE = np.array([[0.0], [1.0]]), np.eye(3)
@@ -69,7 +69,8 @@ def possible_by_loop(tenths):
     found = []
     for kind, where, change in ACTIONS:
         if kind == "move":
-            found.append(0 <= tenths[where] + change <= 10)
+            # the smaller of two moves across a bound ends at it, the larger is not needed
+            found.append(0 < tenths[where] + {1: 0, 3: 1, -1: 0, -3: -1}[change] < 10 or 0 < tenths[where] + change < 10)
         else:
             found.append([tenths[column] for column in where] != list(change))
     return found
@@ -79,7 +80,7 @@ def moved_by_loop(tenths, number):
     kind, where, change = ACTIONS[number]
     tenths = list(tenths)
     if kind == "move":
-        tenths[where] += change
+        tenths[where] = min(max(tenths[where] + change, 0), 10)
     else:
         for column, value in zip(where, change, strict=True):
             tenths[column] = value
@@ -180,7 +181,7 @@ def test_categories_are_set_to_other_valid_encodings():
 @pytest.mark.parametrize("unit", [0.1, 0.025, 1 / 3, 1 / 7, 0.3])
 def test_rounding_errors_do_not_stop_a_move_at_the_bounds(unit):
     actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=unit)
-    steps = round(1 / unit - 0.4)  # units that fit
+    steps = round(1 / unit + 0.4)  # the last may be shorter
     for number, start in ((1, 0.0), (0, 1.0)):
         state, taken = np.array([[start]]), 0
         while actions.mask(state)[0, number]:
@@ -188,8 +189,7 @@ def test_rounding_errors_do_not_stop_a_move_at_the_bounds(unit):
             taken += 1
             assert 0 <= state[0, 0] <= 1
         assert taken == steps
-        if abs(steps * unit - 1) < 1e-6:
-            assert state[0, 0] == pytest.approx(1 - start, abs=1e-12)
+        assert state[0, 0] == 1 - start
 
 
 def test_moves_from_outside_lead_towards_the_bounds():
@@ -202,7 +202,21 @@ def test_moves_from_outside_lead_towards_the_bounds():
     ]
     # values far outside are moved, not clipped
     assert actions.apply(np.array([[1.25]]), np.array([0]))[0, 0] == pytest.approx(1.15)
-    assert snap_to_bounds(np.array([1.0 + 1e-12, -1e-12, 1.25, 0.5])).tolist() == [1.0, 0.0, 1.25, 0.5]
+
+
+def test_moves_stop_at_bounds():
+    features = [Feature("income", (0,), unit=0.2, lower=0.1, upper=0.9), Feature("age", (1,), direction=1)]
+    actions = ActionSpace(features, width=2, action_unit=0.1, multiples=(1, 2, 4))
+    assert actions.units.tolist() == [0.2, 0.1]
+    assert actions.moves.tolist() == [-4, -2, -1, 1, 2, 4, 1, 2, 4]
+    states = np.array([[0.45, 0.75], [0.1, 1.0], [0.9, 0.99]])
+    assert actions.mask(states).astype(int).tolist() == [
+        [0, 1, 1, 1, 1, 1, 1, 1, 1],
+        [0, 0, 0, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0, 1, 0, 0],
+    ]
+    ends = actions.apply(states, np.array([1, 4, 6]))
+    np.testing.assert_array_equal(ends, [[0.1, 0.75], [0.5, 1.0], [0.9, 1.0]])
 
 
 @pytest.fixture(scope="module")

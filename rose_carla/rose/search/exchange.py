@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rose_carla.mdp import snap_to_bounds
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.search.walk import Drafts, Task
 
@@ -177,7 +176,7 @@ class Exchange:
         less = np.arange(len(place)) - np.repeat(np.cumsum(fewer) - fewer, fewer) + 1
         nearer = around[place]
         rows, column = np.arange(len(place)), self._column[nearer.lines]
-        nearer.ends[rows, column] -= self._sign[nearer.lines] * less * self.task.space.action_unit
+        nearer.ends[rows, column] -= self._sign[nearer.lines] * less * self.task.space.units[column]
         nearer = replace(nearer, scores=nearer.scores - less, units=nearer.units - less)
         return around.concat(nearer)
 
@@ -200,8 +199,9 @@ class Exchange:
         base, line, units = base[units > 0], line[units > 0], units[units > 0]
         ends = bases.ends[base]
         rows = np.arange(len(ends))
-        moved = ends[rows, self._column[line]] + self._sign[line] * units * space.action_unit
-        ends[rows, self._column[line]] = snap_to_bounds(moved)
+        column, sign = self._column[line], self._sign[line]
+        moved = ends[rows, column] + sign * units * space.units[column]
+        ends[rows, column] = space.stop_at_bounds(moved, column, sign)
         fresh = self.sparsity_weight * (sizes[base, self._feature[line]] == 0)
         moved_scores = base_scores[base] + units + fresh
         sets = np.flatnonzero(self._sign[line] == 0)
@@ -264,7 +264,7 @@ class Exchange:
         # not beyond the bounds, not further than the score can improve, not back towards the factual
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
-        room = np.where(sign > 0, 1.0 - value, value) / space.action_unit + 1e-9
+        room = np.where(sign > 0, space.upper[column] - value, value - space.lower[column]) / space.units[column] + 1e-9
         units = np.minimum(room, np.where(np.isfinite(spare), spare, self.max_units)[base]).clip(0).astype(int)
         units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
         units[sign == 0] = 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla._lib.runtime import Deadline
-from rose_carla.mdp import ActionSpace, Probability, Robustness, snap_to_bounds
+from rose_carla.mdp import ActionSpace, Probability, Robustness
 from rose_carla.noise import InvalidationRate
 from rose_carla.ppo import ActorCritic
 from scipy.special import logit
@@ -89,8 +89,8 @@ class Drafts:
 
     def sizes(self) -> np.ndarray:
         """Return the size (b, f) of the change of each feature, in units."""
-        sizes = np.abs(self.ends - self.factuals) @ self.space.membership
-        return np.where(sizes < _CHANGED, 0.0, sizes) / self.space.action_unit
+        changes = np.abs(self.ends - self.factuals)
+        return np.where(changes < _CHANGED, 0.0, changes / self.space.units) @ self.space.membership
 
     def act(self, numbers: np.ndarray, turn: int) -> None:
         """Append one action to each draft, as turn ``turn``."""
@@ -103,14 +103,14 @@ class Drafts:
         is_numeric = np.array([feature.encodings is None for feature in space.features])
         column = np.array([feature.columns[0] for feature in space.features])
         change = (self.ends - self.factuals)[:, column]
-        room = np.where(change > 0, 1.0 - self.ends[:, column], self.ends[:, column]) / space.action_unit + _CHANGED
-        can_move = is_numeric & (np.abs(change) > _CHANGED) & (room >= 1)
+        room = space.room(self.ends, column, change)
+        can_move = is_numeric & (np.abs(change) > _CHANGED) & (room > _CHANGED)
         feature = np.where(can_move, self.turns, -1.0).argmax(axis=1)
         rows = np.flatnonzero(can_move.any(axis=1))
         longer = self.copy()
-        at = rows, column[feature[rows]]
-        step = np.minimum(np.floor(room[rows, feature[rows]]), units) * np.sign(change[rows, feature[rows]])
-        longer.ends[at] = snap_to_bounds(longer.ends[at] + step * space.action_unit)
+        moved, sign = column[feature[rows]], np.sign(change[rows, feature[rows]])
+        values = longer.ends[rows, moved] + sign * units * space.units[moved]
+        longer.ends[rows, moved] = space.stop_at_bounds(values, moved, sign)
         return longer
 
     def plans(self) -> list[np.ndarray]:
@@ -247,10 +247,10 @@ def _expand(
     parents, numbers = parents[allowed], numbers[allowed]
     ends = task.space.apply(nodes.drafts.ends[parents], numbers)
     owners = nodes.owners[parents]
-    size = np.abs(ends - nodes.drafts.factuals[parents]).sum(axis=1) / task.space.action_unit
+    size = (np.abs(ends - nodes.drafts.factuals[parents]) / task.space.units).sum(axis=1)
     returns = gamma**size * policy.predict_values(ends)
     # keep one of several paths to the same state
-    states = np.column_stack([owners, (ends / task.space.action_unit * 4).round()])
+    states = np.column_stack([owners, (ends / task.space.units * 4).round()])
     _, first = np.unique(states, axis=0, return_index=True)
     order = first[np.lexsort((-returns[first], owners[first]))]
     rank = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
