@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -19,10 +20,19 @@ class SharedGenerators(list[np.random.Generator]):
     """Generators each of which serves several consecutive states: the particles of one plan."""
 
 
+@dataclass(frozen=True)
+class CommonNoise:
+    """Seed of random numbers that all states share, so that differences between states vary little."""
+
+    seed: int
+
+
 class Noise(Protocol):
     """Interface of noise; ``states`` are (b, d), ``variance`` is a number or one per state."""
 
-    def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
+    def sample(
+        self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness | CommonNoise
+    ) -> np.ndarray:
         """Draw noisy versions of each state, shape (b, n_samples, d)."""
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
@@ -42,7 +52,9 @@ class GaussianNoise:
     (2, 5, 3)
     """
 
-    def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
+    def sample(
+        self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness | CommonNoise
+    ) -> np.ndarray:
         """Draw noisy versions of each state, shape (b, n_samples, d)."""
         normals = _draw_normals(rng, (len(states), n_samples, states.shape[1]))
         return states[:, None, :] + np.sqrt(_per_state(variance, states))[:, None, None] * normals
@@ -90,7 +102,9 @@ class PlausibleNoise:
         density.check_fitted()
         self.density = density
 
-    def sample(self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness) -> np.ndarray:
+    def sample(
+        self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness | CommonNoise
+    ) -> np.ndarray:
         """Draw noisy versions of each state, shape (b, n_samples, d)."""
         spread = _per_state(variance, states)
         seeds = _draw_seeds(rng, len(states))
@@ -137,7 +151,9 @@ def _per_state(variance: float | np.ndarray, states: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.asarray(variance, dtype=float), len(states)).copy()
 
 
-def _draw_seeds(rng: Randomness, n: int) -> np.ndarray:
+def _draw_seeds(rng: Randomness | CommonNoise, n: int) -> np.ndarray:
+    if isinstance(rng, CommonNoise):
+        return np.full(n, rng.seed, dtype=np.uint64)
     if isinstance(rng, np.random.Generator):
         return rng.integers(2**64, size=n, dtype=np.uint64)
     per_generator = n // len(rng)
@@ -145,7 +161,9 @@ def _draw_seeds(rng: Randomness, n: int) -> np.ndarray:
     return np.concatenate([np.asarray(generator.bit_generator.random_raw(per_generator)) for generator in rng])
 
 
-def _draw_normals(rng: Randomness, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_normals(rng: Randomness | CommonNoise, shape: tuple[int, ...]) -> np.ndarray:
+    if isinstance(rng, CommonNoise):
+        return np.broadcast_to(np.random.default_rng(rng.seed).standard_normal(shape[1:]), shape)
     if isinstance(rng, np.random.Generator):
         return rng.standard_normal(shape)
     normals = np.empty(shape)

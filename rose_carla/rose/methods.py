@@ -12,9 +12,12 @@ from rose_carla.mdp import Accumulated, OneOff, Robustness
 from rose_carla.models import favourable, probability
 from rose_carla.noise import Claim, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search import Planner, Task
+from rose_carla.rose.search import Planner, Task, has_plateaus
 from rose_carla.rose.sequential import Sequential, SequentialSettings
 from scipy.special import ndtri
+
+#: Training rows on which the classifier is tested for plateaus.
+_PLATEAU_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,11 @@ class Rose(Sequential):
     def _task(self) -> Task:
         s = self.settings
         noise = PlausibleNoise(density_of(self._mlmodel, s.bandwidth, s.ridge, s.max_points))
-        robustness = self._noise(favourable(self._mlmodel, s.project_categories), noise)
-        return Task(self.space, probability(self._mlmodel), robustness, s.tau)
+        accepts, predict = favourable(self._mlmodel, s.project_categories), probability(self._mlmodel)
+        robustness = self._noise(accepts, noise)
+        one_off = robustness if isinstance(robustness, OneOff) else OneOff(accepts, noise, s.variance, s.n_samples)
+        plateaus = has_plateaus(self.space, predict, self._training_rows()[:_PLATEAU_ROWS])
+        return Task(self.space, predict, robustness, s.tau, one_off=one_off, has_plateaus=plateaus)
 
     @abstractmethod
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
@@ -86,6 +92,7 @@ class Rose(Sequential):
             shorten=s.shorten,
             sparsity_weight=s.sparsity_weight,
             gamma=s.gamma,
+            rows=self._training_rows(),
         )
 
     def claim(self) -> Claim:

@@ -134,7 +134,7 @@ class Sequential(Method):
     def fit(self: Self) -> Self:
         """Train the policy on the training rows with an unfavourable outcome."""
         s = self.settings
-        rows = self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
+        rows = self._training_rows()
         starts = rows[self.task.probability(rows) <= self.task.border]
         if len(starts) == 0:
             raise PlanError("The classifier accepts all training rows, so training has no start states.")
@@ -166,6 +166,9 @@ class Sequential(Method):
         slope = calibrate(self.task, policy, rows, s.max_actions, _CALIBRATION_SAMPLES, generators)
         self._set_policy(policy, slope, log)
         return self
+
+    def _training_rows(self) -> np.ndarray:
+        return self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
 
     def mdp(self, starts: np.ndarray, robustness: Robustness | None = None) -> RecourseMDP:
         """Return the Markov decision process of Algorithm 3 for this method, with episodes from ``starts``."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search.walk import Drafts, Task
+from rose_carla.rose.search.drafts import Drafts, Task
 
 #: Reductions of a change, in units; 0 undoes it.
 _REDUCTIONS = (0, 1, 2, 3, 4, 8, 16)
@@ -20,7 +20,8 @@ _FEATURES = 3
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """Neighbours of drafts: reduced drafts (bases), and bases that moved ``units`` along a line.
+    """Neighbours of drafts: reduced drafts (bases), and bases that moved ``units`` along a line, from the value
+    ``origins``.
 
     ``owners`` are the numbers of the drafts; ``lines`` is -1 for bases themselves; ``turns`` and ``removed``, whether a
     feature is no longer changed, are those of the bases.
@@ -30,6 +31,7 @@ class _Neighbours:
     bases: np.ndarray
     lines: np.ndarray
     units: np.ndarray
+    origins: np.ndarray
     ends: np.ndarray
     scores: np.ndarray
     turns: np.ndarray
@@ -44,7 +46,7 @@ class _Neighbours:
 
 
 #: Fields of neighbours with one row each.
-_ROWS = ("owners", "bases", "lines", "units", "ends", "scores")
+_ROWS = ("owners", "bases", "lines", "units", "origins", "ends", "scores")
 
 
 @dataclass(eq=False)
@@ -134,7 +136,7 @@ class Exchange:
         largest = drafts.sizes().argmax(axis=1)
         fits = (around.lines >= 0) & (self._feature[around.lines] != largest[around.owners])
         rows = np.flatnonzero(fits & (around.scores < scores[around.owners] - 1e-6))
-        margins = self.task.margins(around.ends[rows]) if len(rows) else np.empty(0)
+        margins = self.task.guide(around.ends[rows]) if len(rows) else np.empty(0)
         rows, margins = rows[margins > 0], margins[margins > 0]
         # the best neighbour of each line, with and without removal of a feature; then the best lines
         kinds = 2 * around.owners[rows] + around.removed[around.bases[rows]]
@@ -167,17 +169,19 @@ class Exchange:
     def _has_margin(self, around: _Neighbours, needed: np.ndarray) -> np.ndarray:
         if len(around.owners) == 0:
             return np.empty(0, dtype=bool)
-        return self.task.margins(around.ends) >= needed[around.owners]
+        return self.task.guide(around.ends) >= needed[around.owners]
 
     def _with_nearer(self, around: _Neighbours) -> _Neighbours:
         """Return the neighbours and all those that move fewer units along the same lines."""
-        fewer = np.maximum(around.units - 1, 0)
+        fewer = np.maximum(np.ceil(around.units - 1e-9).astype(int) - 1, 0)
         place = np.repeat(np.arange(len(fewer)), fewer)
-        less = np.arange(len(place)) - np.repeat(np.cumsum(fewer) - fewer, fewer) + 1
+        units = np.arange(len(place)) - np.repeat(np.cumsum(fewer) - fewer, fewer) + 1.0
         nearer = around[place]
-        rows, column = np.arange(len(place)), self._column[nearer.lines]
-        nearer.ends[rows, column] -= self._sign[nearer.lines] * less * self.task.space.units[column]
-        nearer = replace(nearer, scores=nearer.scores - less, units=nearer.units - less)
+        column, space = self._column[nearer.lines], self.task.space
+        nearer.ends[np.arange(len(place)), column] = (
+            nearer.origins + self._sign[nearer.lines] * units * space.units[column]
+        )
+        nearer = replace(nearer, scores=nearer.scores - (nearer.units - units), units=units)
         return around.concat(nearer)
 
     def _as_drafts(self, drafts: Drafts, around: _Neighbours, chosen: np.ndarray) -> Drafts:
@@ -200,8 +204,8 @@ class Exchange:
         ends = bases.ends[base]
         rows = np.arange(len(ends))
         column, sign = self._column[line], self._sign[line]
-        moved = ends[rows, column] + sign * units * space.units[column]
-        ends[rows, column] = space.stop_at_bounds(moved, column, sign)
+        origins = ends[rows, column]
+        ends[rows, column] = space.stop_at_bounds(origins + sign * units * space.units[column], column, sign)
         fresh = self.sparsity_weight * (sizes[base, self._feature[line]] == 0)
         moved_scores = base_scores[base] + units + fresh
         sets = np.flatnonzero(self._sign[line] == 0)
@@ -214,6 +218,7 @@ class Exchange:
             np.concatenate([np.arange(len(bases)), base]),
             np.concatenate([zeros - 1, line]),
             np.concatenate([zeros, units]),
+            np.concatenate([zeros, origins]),
             np.concatenate([bases.ends, ends]),
             np.concatenate([base_scores, moved_scores]),
             bases.turns,
@@ -222,30 +227,22 @@ class Exchange:
 
     def _reduce(self, drafts: Drafts, reached: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Return reduced drafts, their owners, and whether a feature was removed; unreduced where not ``reached``."""
-        space, sizes = drafts.space, drafts.sizes()
+        sizes = drafts.sizes()
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, :_FEATURES]
-        numeric = np.array([feature.encodings is None for feature in space.features])
-        ends, turns = [drafts.ends[~reached]], [drafts.turns[~reached]]
-        owners, removed = [np.flatnonzero(~reached)], [np.zeros((~reached).sum(), dtype=bool)]
+        numeric = np.array([feature.encodings is None for feature in drafts.space.features])
+        bases, owners = [drafts[~reached]], [np.flatnonzero(~reached)]
+        removed = [np.zeros(len(owners[0]), dtype=bool)]
         for features in largest.T:
             size = sizes[np.arange(len(drafts)), features]
             for units in _REDUCTIONS:
-                rows = np.flatnonzero(numeric[features] & (size > units + 1e-6) if units else size > 0)
-                if len(rows) == 0:
-                    continue
-                change = drafts.ends[rows] - drafts.factuals[rows]
-                kept = 1.0 - units / size[rows, None] if units else 0.0
-                columns = space.membership[:, features[rows]].T > 0
-                base_turns = drafts.turns[rows]
-                if not units:
-                    base_turns[np.arange(len(rows)), features[rows]] = np.inf
-                ends.append(drafts.factuals[rows] + np.where(columns, change * kept, change))
-                turns.append(base_turns)
-                owners.append(rows)
-                removed.append(np.full(len(rows), not units))
-        owner = np.concatenate(owners)
-        bases = Drafts(space, drafts.factuals[owner], np.concatenate(ends), np.concatenate(turns))
-        return bases, owner, np.concatenate(removed)
+                undo = units == 0
+                rows = np.flatnonzero(size > 0 if undo else numeric[features] & (size > units + 1e-6))
+                if len(rows):
+                    amount = np.full(len(rows), np.inf if undo else units)
+                    bases.append(drafts[rows].reduce(features[rows], amount))
+                    owners.append(rows)
+                    removed.append(np.full(len(rows), undo))
+        return Drafts.concat(bases), np.concatenate(owners), np.concatenate(removed)
 
     def _lines(
         self, drafts: Drafts, bases: Drafts, owners: np.ndarray, spare: np.ndarray, same_features: bool
@@ -264,8 +261,10 @@ class Exchange:
         # not beyond the bounds, not further than the score can improve, not back towards the factual
         column, sign = self._column[line], self._sign[line]
         value = bases.ends[base, column]
-        room = np.where(sign > 0, space.upper[column] - value, value - space.lower[column]) / space.units[column] + 1e-9
-        units = np.minimum(room, np.where(np.isfinite(spare), spare, self.max_units)[base]).clip(0).astype(int)
+        room = np.where(sign > 0, space.upper[column] - value, value - space.lower[column]) / space.units[column]
+        most = np.where(np.isfinite(spare), np.floor(spare + 1e-9), self.max_units)[base]
+        units = np.minimum(room, most).clip(0)
+        units[units < 1e-6] = 0
         units[(value - bases.factuals[base, column]) * sign < -1e-9] = 0
         units[sign == 0] = 1
         return base, line, units

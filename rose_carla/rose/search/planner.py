@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rose_carla._lib.runtime import Deadline
 from rose_carla.ppo import ActorCritic
+from rose_carla.rose.search.drafts import Drafts, Task
 from rose_carla.rose.search.exchange import Exchange
+from rose_carla.rose.search.order import choose_order
+from rose_carla.rose.search.reach import Reach
 from rose_carla.rose.search.settle import Settling, usual_slope
-from rose_carla.rose.search.walk import Drafts, Task, Walks, walk
+from rose_carla.rose.search.trim import trim
+from rose_carla.rose.search.walk import Walks, walk
 
 #: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
@@ -60,12 +64,15 @@ class Planner:
     sparsity_weight: float = 0.5
     #: Discount of one unit of action.
     gamma: float = 0.99
+    #: (n, d) training rows, towards which drafts lead where the policy fails; None without such drafts.
+    rows: np.ndarray | None = None
     #: Width of the beam search.
     beam_width: int = 8
 
     def __post_init__(self) -> None:
         self.exchange = Exchange(self.task, self.policy, self.sparsity_weight)
         self.settling = Settling(self.task, self.exchange, self.slope, self.n_check, self.confidence)
+        self._reach: Reach | None = None
 
     def plan(
         self, factuals: np.ndarray, rngs: Sequence[np.random.Generator], deadline: Deadline | None = None
@@ -104,36 +111,87 @@ class Planner:
         return walks
 
     def _shorten(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Settle on the cheapest draft: of any features first; where that fails, of the features of a second walk with
-        more samples."""
-        n = len(rngs)
-        drafts, found, rates = walks.drafts.copy(), np.zeros(n, dtype=bool), walks.rates.copy()
-        rows = np.arange(n)
-        for second in (False, True):
-            same_features = second or not self.search
-            if second:
-                rows = np.flatnonzero(~found)
-                if len(rows) == 0:
-                    break
-                walks = self._second_walk(walks.drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-            start = walks.drafts
-            margins = self.task.margins(start.ends)
-            inside = np.flatnonzero(margins > 0)
-            if len(inside) == 0:
-                continue
-            start, margins, seen, rows = start[inside], margins[inside], walks.rates[inside], rows[inside]
-            if not second:
-                needed = self.settling.next_margins(margins, seen, self.n_walk)
-                start = self.exchange.improve(start, margins, np.minimum(needed, margins), same_features)
-            chosen = [rngs[row] for row in rows.tolist()]
-            settled, passed, rate = self.settling.settle(start, chosen, same_features)
-            better = passed | (rate < rates[rows]) | (not second)
-            drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
-            found[rows] = passed
-            if not second and self.search:
-                self._try_rivals(drafts, found, rates, rngs)
+        """Settle on the cheapest draft of a walk; where that fails, of a second walk, then of other drafts."""
+        drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), walks.rates.copy()
+        everyone = np.arange(len(rngs))
+        start = self._shorten_by_margin(walks)
+        self._settle_into(drafts, found, rates, everyone, start, rngs, same_features=not self.search)
+        if self.search:
+            self._try_rivals(drafts, found, rates, rngs)
+            rows = np.flatnonzero(~found)
+            if len(rows):
+                again = self._second_walk(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
+                self._settle_into(drafts, found, rates, rows, again.drafts, rngs, same_features=True)
+            rows = np.flatnonzero(~found)
+            if len(rows) and self.rows is not None:
+                others = self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
+                self._settle_into(drafts, found, rates, rows, others, rngs, same_features=False)
         self._check_longer(drafts, found, rates, rngs)
+        rows = np.flatnonzero(found)
+        if len(rows):
+            chosen = [rngs[row] for row in rows.tolist()]
+            self._reorder(drafts, rates, rows, rngs)
+            drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
+            drafts[rows] = choose_order(self.task, drafts[rows], chosen) if self._ignores_order else drafts[rows]
         return drafts, found, rates
+
+    @property
+    def _ignores_order(self) -> bool:
+        return self.task.robustness.crowd_size == 0
+
+    def _settle_into(
+        self,
+        drafts: Drafts,
+        found: np.ndarray,
+        rates: np.ndarray,
+        rows: np.ndarray,
+        starts: Drafts,
+        rngs: Sequence[np.random.Generator],
+        same_features: bool,
+    ) -> None:
+        """Settle ``starts`` of the people ``rows`` and store what is better than before."""
+        inside = np.flatnonzero(self.task.margins(starts.ends) > 0)
+        if len(inside) == 0:
+            return
+        start, rows = starts[inside], rows[inside]
+        chosen = [rngs[row] for row in rows.tolist()]
+        if not self._ignores_order:
+            start = choose_order(self.task, start, chosen)
+        settled, passed, rate = self.settling.settle(start, chosen, same_features)
+        better = passed | (rate < rates[rows])
+        drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
+        found[rows] |= passed
+
+    def _shorten_by_margin(self, walks: Walks) -> Drafts:
+        """Return cheaper drafts that should be as robust as required, judged by margins."""
+        drafts = walks.drafts.copy()
+        rows = np.flatnonzero(self.task.margins(drafts.ends) > 0)
+        if len(rows):
+            guide = self.task.guide(drafts.ends[rows])
+            needed = np.minimum(self.settling.next_margins(guide, walks.rates[rows], self.n_walk), guide)
+            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, same_features=not self.search)
+        return drafts
+
+    def _other_drafts(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Drafts:
+        if self._reach is None:
+            assert self.rows is not None
+            self._reach = Reach(self.task, self.rows, self.settling.aim, self.sparsity_weight)
+        return self._reach.search(factuals, rngs)[0]
+
+    def _reorder(
+        self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> None:
+        """Adopt a more robust order of actions where it passes the check."""
+        if self._ignores_order:
+            return
+        rows = rows[(drafts.sizes()[rows] > 0).sum(axis=1) > 1]
+        if len(rows) == 0:
+            return
+        chosen = [rngs[row] for row in rows.tolist()]
+        ordered = choose_order(self.task, drafts[rows], chosen)
+        passed, rate = self.settling.check(ordered.factuals, ordered.plans(), ordered.ends, chosen)
+        better = passed & (rate.rate < rates[rows])
+        drafts[rows[better]], rates[rows[better]] = ordered[better], rate.rate[better]
 
     def _check_longer(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla.noise import InvalidationRate, wilson_interval
+from rose_carla.rose.search.drafts import Drafts, Task
 from rose_carla.rose.search.exchange import Exchange
-from rose_carla.rose.search.walk import Drafts, Task
 from scipy.special import ndtri
 
 #: Minimum difference of probits between two checks for a slope of the person's own.
@@ -102,7 +102,7 @@ class Settling:
         rows = np.arange(n)
         current = drafts
         for _ in range(self.max_checks):
-            margins = self.task.margins(current.ends)
+            margins = self.task.guide(current.ends)
             ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows.tolist()])
             keep = ok | (~passed[rows] & (rate.rate < best_rates[rows]))
             best[rows[keep]], best_rates[rows[keep]] = current[keep], rate.rate[keep]

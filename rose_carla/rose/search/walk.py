@@ -1,4 +1,4 @@
-"""The goal of a plan, drafts of plans, and walks: the policy's greedy actions, or a beam search."""
+"""Walks: the policy's greedy actions, or a beam search."""
 
 from __future__ import annotations
 
@@ -7,123 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla._lib.runtime import Deadline
-from rose_carla.mdp import ActionSpace, Probability, Robustness
-from rose_carla.noise import InvalidationRate
 from rose_carla.ppo import ActorCritic
-from scipy.special import logit
+from rose_carla.rose.search.drafts import Drafts, Task
 
-#: Smallest change of a feature that counts.
-_CHANGED = 1e-9
-#: Probabilities are clipped to [_MIN_PROBABILITY, 1 - _MIN_PROBABILITY] before their logit is taken.
-_MIN_PROBABILITY = 1e-7
 #: Actions per node that the beam search tries.
 _BRANCHES = 6
-
-
-@dataclass(frozen=True)
-class Task:
-    """Goal of a plan: a state s that is favourable and stays so under noise, f(s) = 1 and IR < 1 - tau."""
-
-    #: Action space.
-    space: ActionSpace
-    #: From states (b, d) to the probability of the favourable outcome.
-    probability: Probability
-    #: Noise model.
-    robustness: Robustness
-    #: Robustness threshold.
-    tau: float
-    #: Probability above which a state is favourable.
-    border: float = 0.5
-
-    @property
-    def limit(self) -> float:
-        """Upper limit of the invalidation rate of a plan."""
-        return 1.0 - self.tau
-
-    def margins(self, states: np.ndarray) -> np.ndarray:
-        """Return the margins (b,) of states in logits of the classifier: above 0 a state is favourable."""
-        probabilities = np.asarray(self.probability(states), dtype=float)
-        return logit(probabilities.clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY)) - logit(self.border)
-
-    def evaluate(
-        self, drafts: Drafts, n_samples: int, rngs: Sequence[np.random.Generator], confidence: float = 0.95
-    ) -> InvalidationRate:
-        """Return the invalidation rates of drafts."""
-        return self.robustness.evaluate(drafts.factuals, drafts.plans(), n_samples, rngs, confidence)
-
-
-@dataclass
-class Drafts:
-    """Plans of b people during the search: where they end and in which order they change features.
-
-    A draft changes each feature once, by the total change, in the order of last changes: detours of a walk disappear,
-    and what it does at the end, when noise can no longer undo it, stays at the end.
-    """
-
-    #: Action space.
-    space: ActionSpace
-    #: (b, d) starts.
-    factuals: np.ndarray
-    #: (b, d) ends.
-    ends: np.ndarray
-    #: (b, f) when a feature is changed: smaller is earlier.
-    turns: np.ndarray
-
-    @classmethod
-    def empty(cls, space: ActionSpace, factuals: np.ndarray) -> Drafts:
-        """Create drafts that change nothing."""
-        return cls(space, factuals, factuals.copy(), np.full((len(factuals), len(space.features)), np.inf))
-
-    def __len__(self) -> int:
-        return len(self.factuals)
-
-    def __getitem__(self, rows: np.ndarray) -> Drafts:
-        return Drafts(self.space, self.factuals[rows], self.ends[rows].copy(), self.turns[rows].copy())
-
-    def __setitem__(self, rows: np.ndarray, drafts: Drafts) -> None:
-        self.ends[rows], self.turns[rows] = drafts.ends, drafts.turns
-
-    def copy(self) -> Drafts:
-        """Return a copy."""
-        return self[np.arange(len(self))]
-
-    def sizes(self) -> np.ndarray:
-        """Return the size (b, f) of the change of each feature, in units."""
-        changes = np.abs(self.ends - self.factuals)
-        return np.where(changes < _CHANGED, 0.0, changes / self.space.units) @ self.space.membership
-
-    def act(self, numbers: np.ndarray, turn: int) -> None:
-        """Append one action to each draft, as turn ``turn``."""
-        self.ends = self.space.apply(self.ends, numbers)
-        self.turns[np.arange(len(self)), self.space.feature_numbers[numbers]] = turn
-
-    def extend(self, units: int) -> Drafts:
-        """Return drafts that move the last changed continuous feature with room by up to ``units`` further."""
-        space = self.space
-        is_numeric = np.array([feature.encodings is None for feature in space.features])
-        column = np.array([feature.columns[0] for feature in space.features])
-        change = (self.ends - self.factuals)[:, column]
-        room = space.room(self.ends, column, change)
-        can_move = is_numeric & (np.abs(change) > _CHANGED) & (room > _CHANGED)
-        feature = np.where(can_move, self.turns, -1.0).argmax(axis=1)
-        rows = np.flatnonzero(can_move.any(axis=1))
-        longer = self.copy()
-        moved, sign = column[feature[rows]], np.sign(change[rows, feature[rows]])
-        values = longer.ends[rows, moved] + sign * units * space.units[moved]
-        longer.ends[rows, moved] = space.stop_at_bounds(values, moved, sign)
-        return longer
-
-    def plans(self) -> list[np.ndarray]:
-        """Return the actions (k, d) of each draft in order, one for each changed feature."""
-        sizes = self.sizes()
-        order = np.argsort(np.where(sizes > 0, self.turns, np.inf), axis=1, kind="stable")
-        counts = (sizes > 0).sum(axis=1)
-        changes = self.ends - self.factuals
-        membership = self.space.membership.T
-        return [
-            change * membership[features[:count]]
-            for change, features, count in zip(changes, order, counts, strict=True)
-        ]
 
 
 @dataclass

@@ -1,0 +1,197 @@
+"""The goal of a plan, and drafts of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rose_carla.mdp import ActionSpace, OneOff, Probability, Robustness
+from rose_carla.noise import InvalidationRate
+from rose_carla.noise.plausible import CommonNoise
+from scipy.special import logit
+
+#: Smallest change of a feature that counts.
+_CHANGED = 1e-9
+#: Probabilities are clipped to [_MIN_PROBABILITY, 1 - _MIN_PROBABILITY] before their logit is taken.
+_MIN_PROBABILITY = 1e-7
+#: Noisy versions in a smoothed margin, the largest absolute logit of one, and the seed that all states share.
+_SMOOTHING, _MAX_LOGIT, _SMOOTHING_SEED = 16, 4.0, 20_240_229
+#: Share of one-unit moves without any effect above which a classifier counts as a step function.
+_PLATEAUS = 0.25
+
+
+@dataclass(frozen=True)
+class Task:
+    """Goal of a plan: a state s that is favourable and stays so under noise, f(s) = 1 and IR < 1 - tau."""
+
+    #: Action space.
+    space: ActionSpace
+    #: From states (b, d) to the probability of the favourable outcome.
+    probability: Probability
+    #: Noise model.
+    robustness: Robustness
+    #: Robustness threshold.
+    tau: float
+    #: Probability above which a state is favourable.
+    border: float = 0.5
+    #: One-off noise, which smooths margins and screens drafts; None without noise.
+    one_off: OneOff | None = None
+    #: Whether the classifier is a step function, such as an ensemble of trees.
+    has_plateaus: bool = False
+
+    @property
+    def limit(self) -> float:
+        """Upper limit of the invalidation rate of a plan."""
+        return 1.0 - self.tau
+
+    def margins(self, states: np.ndarray) -> np.ndarray:
+        """Return the margins (b,) of states in logits of the classifier: above 0 a state is favourable."""
+        probabilities = np.asarray(self.probability(states), dtype=float)
+        return logit(probabilities.clip(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY)) - logit(self.border)
+
+    def guide(self, states: np.ndarray) -> np.ndarray:
+        """Return the quantity (b,) that a search increases: the margin, or the smoothed one on plateaus.
+
+        At or below 0 a state is unfavourable.
+        """
+        margins = self.margins(states)
+        if not self.has_plateaus:
+            return margins
+        smoothed = self.smoothed_margins(states)
+        return np.where(margins > 0, smoothed, np.minimum(smoothed, 0.0))
+
+    def smoothed_margins(self, states: np.ndarray) -> np.ndarray:
+        """Return the mean margins (b,) of noisy versions, the same noise for all states."""
+        if self.one_off is None:
+            return self.margins(states)
+        n = len(states)
+        noisy = self.one_off.noise.sample(states, self.one_off.variance, _SMOOTHING, CommonNoise(_SMOOTHING_SEED))
+        margins = self.margins(noisy.reshape(-1, states.shape[1])).clip(-_MAX_LOGIT, _MAX_LOGIT)
+        return margins.reshape(n, _SMOOTHING).mean(axis=1)
+
+    def evaluate(
+        self, drafts: Drafts, n_samples: int, rngs: Sequence[np.random.Generator], confidence: float = 0.95
+    ) -> InvalidationRate:
+        """Return the invalidation rates of drafts."""
+        return self.robustness.evaluate(drafts.factuals, drafts.plans(), n_samples, rngs, confidence)
+
+
+def has_plateaus(space: ActionSpace, probability: Probability, rows: np.ndarray) -> bool:
+    """Return whether many one-unit moves from ``rows`` leave the prediction as it is, bit for bit."""
+    columns = [feature.columns[0] for feature in space.features if feature.encodings is None]
+    if not columns or len(rows) == 0:
+        return False
+    before = np.asarray(probability(rows))
+    same = []
+    for column in columns:
+        moved = rows.copy()
+        moved[:, column] += np.where(rows[:, column] < 0.5, 1, -1) * space.units[column]
+        same.append(np.asarray(probability(moved)) == before)
+    inside = (before > 1e-6) & (before < 1 - 1e-6)  # saturated networks do not change either
+    return bool(np.stack(same)[:, inside].mean() > _PLATEAUS) if inside.any() else False
+
+
+@dataclass
+class Drafts:
+    """Plans of b people during the search: where they end and in which order they change features.
+
+    A draft changes each feature once, by the total change.
+    """
+
+    #: Action space.
+    space: ActionSpace
+    #: (b, d) starts.
+    factuals: np.ndarray
+    #: (b, d) ends.
+    ends: np.ndarray
+    #: (b, f) when a feature is changed: smaller is earlier.
+    turns: np.ndarray
+
+    @classmethod
+    def empty(cls, space: ActionSpace, factuals: np.ndarray) -> Drafts:
+        """Create drafts that change nothing."""
+        return cls(space, factuals, factuals.copy(), np.full((len(factuals), len(space.features)), np.inf))
+
+    @classmethod
+    def largest_first(cls, space: ActionSpace, factuals: np.ndarray, ends: np.ndarray) -> Drafts:
+        """Create drafts that make large changes before small ones."""
+        drafts = cls(space, factuals, ends, np.empty((len(ends), len(space.features))))
+        sizes = drafts.sizes()
+        drafts.turns = np.where(sizes > 0, -sizes, np.inf)
+        return drafts
+
+    @classmethod
+    def concat(cls, drafts: Sequence[Drafts]) -> Drafts:
+        """Return all drafts in a row."""
+        parts = ([getattr(each, name) for each in drafts] for name in ("factuals", "ends", "turns"))
+        return cls(drafts[0].space, *(np.concatenate(part) for part in parts))
+
+    def __len__(self) -> int:
+        return len(self.factuals)
+
+    def __getitem__(self, rows: np.ndarray) -> Drafts:
+        return Drafts(self.space, self.factuals[rows], self.ends[rows].copy(), self.turns[rows].copy())
+
+    def __setitem__(self, rows: np.ndarray, drafts: Drafts) -> None:
+        self.ends[rows], self.turns[rows] = drafts.ends, drafts.turns
+
+    def copy(self) -> Drafts:
+        """Return a copy."""
+        return self[np.arange(len(self))]
+
+    def sizes(self) -> np.ndarray:
+        """Return the size (b, f) of the change of each feature, in units."""
+        changes = np.abs(self.ends - self.factuals)
+        return np.where(changes < _CHANGED, 0.0, changes / self.space.units) @ self.space.membership
+
+    def act(self, numbers: np.ndarray, turn: int) -> None:
+        """Append one action to each draft, as turn ``turn``."""
+        self.ends = self.space.apply(self.ends, numbers)
+        self.turns[np.arange(len(self)), self.space.feature_numbers[numbers]] = turn
+
+    def last_changes(self) -> np.ndarray:
+        """Return the number (b,) of the feature that is changed last, -1 without a change."""
+        sizes = self.sizes()
+        last = np.where(sizes > 0, self.turns, -np.inf).argmax(axis=1)
+        return np.where((sizes > 0).any(axis=1), last, -1)
+
+    def extend(self, units: int) -> Drafts:
+        """Return drafts that move the last changed continuous feature with room by up to ``units`` further."""
+        space = self.space
+        is_numeric = np.array([feature.encodings is None for feature in space.features])
+        column = np.array([feature.columns[0] for feature in space.features])
+        change = (self.ends - self.factuals)[:, column]
+        room = space.room(self.ends, column, change)
+        can_move = is_numeric & (np.abs(change) > _CHANGED) & (room > _CHANGED)
+        feature = np.where(can_move, self.turns, -np.inf).argmax(axis=1)
+        rows = np.flatnonzero(can_move.any(axis=1))
+        longer = self.copy()
+        moved, sign = column[feature[rows]], np.sign(change[rows, feature[rows]])
+        values = longer.ends[rows, moved] + sign * units * space.units[moved]
+        longer.ends[rows, moved] = space.stop_at_bounds(values, moved, sign)
+        return longer
+
+    def reduce(self, features: np.ndarray, units: np.ndarray) -> Drafts:
+        """Return drafts in which the change of ``features`` (b,) is smaller by ``units`` (b,); infinity undoes it."""
+        sizes = self.sizes()[np.arange(len(self)), features]
+        left = np.where(units >= sizes - _CHANGED, 0.0, 1.0 - units / np.maximum(sizes, _CHANGED))
+        columns = self.space.membership[:, features].T > 0
+        shorter = self.copy()
+        change = self.ends - self.factuals
+        shorter.ends = np.where(columns, self.factuals + change * left[:, None], self.ends)
+        gone = np.flatnonzero(left == 0)
+        shorter.turns[gone, features[gone]] = np.inf
+        return shorter
+
+    def plans(self) -> list[np.ndarray]:
+        """Return the actions (k, d) of each draft in order, one for each changed feature."""
+        sizes = self.sizes()
+        order = np.argsort(np.where(sizes > 0, self.turns, np.inf), axis=1, kind="stable")
+        counts = (sizes > 0).sum(axis=1)
+        changes = self.ends - self.factuals
+        membership = self.space.membership.T
+        return [
+            change * membership[features[:count]]
+            for change, features, count in zip(changes, order, counts, strict=True)
+        ]

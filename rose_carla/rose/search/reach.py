@@ -1,0 +1,276 @@
+"""Drafts without the policy: towards accepted training rows, and by coordinate ascent within a person's box.
+
+They serve people for whom the walk and the beam search find nothing. Predictions are cheap and noise is not, so both
+build drafts one feature at a time by smoothed margins, and estimate the invalidation rate of a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from rose_carla.noise.plausible import CommonNoise
+from rose_carla.rose.search.drafts import Drafts, Task
+
+#: Accepted training rows compared with a person, those judged under noise, and those that drafts lead towards.
+_ROWS, _SAMPLE, _TARGETS = 1000, 64, 8
+#: Maximum number of features that a draft changes.
+_MAX_FEATURES = 10
+#: Lengths of moves in the ascent, in units; the bound is tried as well.
+_LENGTHS = np.array([1, 2, 4, 8, 12, 16, 24, 32])
+#: Noisy versions of many drafts, of a few of them, of moves in the ascent on the rate, and under accumulated noise.
+_SCREENING, _FINAL, _CLIMBING, _ACCUMULATED = 48, 400, 200, 160
+#: Shares of the rate aimed at for which the cheapest drafts are judged further, and how many of the most robust ones.
+_SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
+#: Starts of the ascent on the margin besides the person; starts of the ascent on the rate, its rounds, the moves judged
+#: in each, and the share of the rate aimed at where it ends.
+_STARTS, _CLIMB_STARTS, _CLIMBS, _CLIMB_MOVES, _CLIMB_TO = 4, 3, 8, 16, 0.75
+#: People searched for at a time, which bounds memory.
+_PEOPLE = 32
+#: Seed of the noise of the screening, the same for all drafts.
+_SEED = 31
+
+
+@dataclass(eq=False)
+class Reach:
+    """Search for drafts of people (b, d) that ends favourably, independent of a policy."""
+
+    #: Goal of the plans.
+    task: Task
+    #: (n, d) training rows.
+    rows: np.ndarray
+    #: Invalidation rate that should pass the check.
+    aim: float
+    #: Cost of changing one more feature, in units of action.
+    sparsity_weight: float
+    #: Whether to use training rows, and ascent.
+    data: bool = True
+    ascent: bool = True
+    _accepted: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        accepted = self.rows[self.task.margins(self.rows) > 0] if len(self.rows) else self.rows
+        rng = np.random.default_rng(len(accepted))
+        self._accepted = accepted[np.sort(rng.permutation(len(accepted))[:_ROWS])]
+        space = self.task.space
+        self._mutable = space.membership.sum(axis=1) > 0
+        self._numeric = np.array([feature.encodings is None for feature in space.features])
+        self._column = np.array([feature.columns[0] for feature in space.features])
+        self._direction = np.array([feature.direction for feature in space.features])
+
+    def search(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray]:
+        """Return the best draft of each person, and its estimated invalidation rate: 1 if none ends favourably."""
+        best, rates = Drafts.empty(self.task.space, factuals), np.ones(len(factuals))
+        for start in range(0, len(factuals), _PEOPLE):
+            part = np.arange(start, min(start + _PEOPLE, len(factuals)))
+            inside, near, far = zip(*(self._near(factual) for factual in factuals[part]), strict=True)
+            found = []
+            if self.data:
+                found += [_flat(inside), self._towards(factuals[part], near)]
+            if self.ascent:
+                alone = [factual[None] for factual in factuals[part]]
+                smoothed, plain = self.task.smoothed_margins, self.task.margins
+                found += [self._ascend(factuals[part], alone, smoothed, by_cost) for by_cost in (True, False)]
+                found += [self._ascend(factuals[part], starts, plain, False) for starts in (alone, far)]
+            owners = part[np.concatenate([owner for owner, _ in found])]
+            ends = np.concatenate([end for _, end in found])
+            drafts, people, rate = self._choose(factuals, owners, ends, rngs)
+            best[people], rates[people] = drafts, rate
+        return best, rates
+
+    def _near(self, factual: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return accepted states with mutable features taken from training rows: some of all, and the targets.
+
+        Half of the targets are the nearest, the others are those with the largest margins, for noise that carries
+        people a long way. Third are starts for the ascent, those with the largest margins, accepted or not.
+        """
+        space = self.task.space
+        states = np.where(self._mutable, self._accepted, factual)
+        column = self._column[self._numeric]
+        value, moved = factual[column], states[:, column]
+        blocked = (moved - value) * self._direction[self._numeric] < 0
+        lower, upper = np.minimum(value, space.lower[column]), np.maximum(value, space.upper[column])
+        states[:, column] = np.where(blocked, value, moved.clip(lower, upper))
+        if len(states) == 0:
+            return states, states, states
+        margins = self.task.margins(states)
+        by_margin = np.argsort(-margins, kind="stable")
+        inside = np.flatnonzero(margins > 0)
+        costs = (np.abs(states[inside] - factual) / space.units).sum(axis=1)
+        half = inside[np.argsort(costs, kind="stable")][: _TARGETS // 2]
+        rest = by_margin[: _TARGETS - len(half)]
+        targets = np.union1d(half, rest[margins[rest] > 0])
+        return states[inside[:_SAMPLE]], states[targets], states[by_margin[:_STARTS]]
+
+    def _towards(self, factuals: np.ndarray, near: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return owners and ends of drafts that adopt values of accepted states, one feature after the other."""
+        owners, targets = _flat(near)
+        space, states = self.task.space, factuals[owners]
+        guide = self.task.smoothed_margins(states) if len(states) else np.empty(0)
+        left = (np.abs(targets - states) / space.units) @ space.membership > 1e-6
+        found_owners, found = [], []
+        for _ in range(_MAX_FEATURES):
+            row, feature = np.nonzero(left)
+            if len(row) == 0:
+                break
+            columns = space.membership[:, feature].T > 0
+            candidates = np.where(columns, targets[row], states[row])
+            costs = (np.abs(candidates - states[row]) / space.units).sum(axis=1) + self.sparsity_weight
+            scores = self.task.smoothed_margins(candidates)
+            chosen = _best_gains(row, scores, guide, costs)
+            row = row[chosen]
+            left[row, feature[chosen]] = False
+            states[row], guide[row] = candidates[chosen], scores[chosen]
+            # what is still rejected is not recorded, but goes on
+            inside = row[self.task.margins(states[row]) > 0]
+            found_owners.append(owners[inside])
+            found.append(states[inside])
+        return _joined(found_owners, found, factuals.shape[1])
+
+    def _ascend(
+        self,
+        factuals: np.ndarray,
+        starts: Sequence[np.ndarray],
+        objective: Callable[[np.ndarray], np.ndarray],
+        by_cost: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return owners and ends of drafts by coordinate ascent, for the largest gain per cost or the largest gain."""
+        found_owners, found = [], []
+        owners, states = _flat(starts)
+        guide = objective(states) if len(states) else np.empty(0)
+        alive = np.arange(len(states))
+        for _ in range(_MAX_FEATURES):
+            if len(alive) == 0:
+                break
+            row, candidates = self._moves(factuals[owners[alive]], states[alive])
+            row = alive[row]
+            costs = self._cost(factuals[owners[row]], candidates) - self._cost(factuals[owners[row]], states[row])
+            scores = objective(candidates)
+            chosen = _best_gains(row, scores, guide, costs.clip(1) if by_cost else np.ones(len(row)))
+            chosen = chosen[scores[chosen] > guide[row[chosen]] + 1e-6]
+            alive = row[chosen]
+            states[alive], guide[alive] = candidates[chosen], scores[chosen]
+            inside = alive[self.task.margins(states[alive]) > 0] if len(alive) else alive
+            found_owners.append(owners[inside])
+            found.append(states[inside])
+        return _joined(found_owners, found, factuals.shape[1])
+
+    def _climb(self, factuals: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Return accepted states with lower one-off rates, by coordinate ascent on the rate itself."""
+        states = states.copy()
+        alive = np.arange(len(states))
+        for turn in range(_CLIMBS):
+            if len(alive) == 0:
+                break
+            rates = self._screen(states, _CLIMBING, 2 + turn)
+            row, candidates = self._moves(factuals[alive], states[alive])
+            scores = self.task.guide(candidates) if self.task.has_plateaus else self.task.smoothed_margins(candidates)
+            kept = np.concatenate([_first(row, -scores, rank) for rank in range(_CLIMB_MOVES)])
+            kept = kept[self.task.margins(candidates[kept]) > 0] if len(kept) else kept
+            row, candidates = alive[row[kept]], candidates[kept]
+            seen = self._screen(candidates, _CLIMBING, 2 + turn)
+            best = _first(row, seen)
+            best = best[seen[best] < rates[row[best]] - 1e-9]
+            states[row[best]] = candidates[best]
+            alive = row[best][seen[best] > _CLIMB_TO * self.aim]
+        return states
+
+    def _cost(self, factuals: np.ndarray, states: np.ndarray) -> np.ndarray:
+        sizes = (np.abs(states - factuals) / self.task.space.units) @ self.task.space.membership
+        return sizes.sum(axis=1) + self.sparsity_weight * (sizes > 1e-9).sum(axis=1)
+
+    def _moves(self, factuals: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return all states that differ in one feature, with its value on a grid around the factual."""
+        space, rows = self.task.space, np.arange(len(states))
+        owners, candidates = [], []
+        for number, feature in enumerate(space.features):
+            columns = list(feature.columns)
+            if feature.encodings is not None:
+                for encoding in feature.encodings:
+                    moved = states.copy()
+                    moved[:, columns] = encoding
+                    owners.append(rows)
+                    candidates.append(moved)
+                continue
+            column = np.full(len(states), columns[0])
+            for sign in (1, -1):
+                if sign * self._direction[number] < 0:
+                    continue
+                for length in [*_LENGTHS, np.inf]:
+                    values = factuals[:, columns[0]] + sign * length * space.units[columns[0]]
+                    moved = states.copy()
+                    moved[:, columns[0]] = space.stop_at_bounds(values, column, np.full(len(states), sign))
+                    fits = (moved[:, columns[0]] - factuals[:, columns[0]]) * sign > 1e-9
+                    owners.append(rows[fits])
+                    candidates.append(moved[fits])
+        owner, ends = np.concatenate(owners), np.concatenate(candidates)
+        changed = np.abs(ends - states[owner]).max(axis=1) > 1e-9
+        return owner[changed], ends[changed]
+
+    def _choose(
+        self, factuals: np.ndarray, owners: np.ndarray, ends: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Return the best draft of each owner: the cheapest at a rate that should pass, else the most robust one."""
+        if len(owners) == 0:
+            return Drafts.empty(self.task.space, factuals[:0]), owners, np.empty(0)
+        costs = self._cost(factuals[owners], ends)
+        # the best of many rates from the same few samples are lucky: judge some of them with more and other noise
+        kept = _finalists(owners, costs, self._screen(ends, _SCREENING, 0), self.aim)
+        owners, ends, costs = owners[kept], ends[kept], costs[kept]
+        rates = self._screen(ends, _FINAL, 1)
+        starts = np.concatenate([_first(owners, rates, rank) for rank in range(_CLIMB_STARTS)])
+        starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
+        if len(starts):
+            higher = self._climb(factuals[owners[starts]], ends[starts])
+            owners, ends = np.concatenate([owners, owners[starts]]), np.concatenate([ends, higher])
+            costs = self._cost(factuals[owners], ends)
+            rates = np.concatenate([rates, self._screen(higher, _FINAL, 1)])
+        drafts = Drafts.largest_first(self.task.space, factuals[owners], ends)
+        if self.task.one_off is not None and self.task.one_off is not self.task.robustness:
+            kept = _finalists(owners, costs, rates, self.aim)
+            drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
+            rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
+        best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
+        return drafts[best], owners[best], rates[best]
+
+    def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:
+        """Return one-off invalidation rates from ``n`` noisy versions, the same noise for all states."""
+        one_off = self.task.one_off
+        if len(states) == 0 or one_off is None:
+            return np.zeros(len(states))
+        noisy = one_off.noise.sample(states, one_off.variance, n, CommonNoise(_SEED + stream))
+        accepted = np.asarray(one_off.favourable(noisy.reshape(-1, states.shape[1])), dtype=float)
+        return 1.0 - accepted.reshape(len(states), n).mean(axis=1)
+
+
+def _finalists(owners: np.ndarray, costs: np.ndarray, rates: np.ndarray, aim: float) -> np.ndarray:
+    """Return the cheapest entries of each owner at a few rates that should pass, and the most robust ones."""
+    cheap = [_first(owners, costs + 1e6 * (rates > share * aim)) for share in _SHARES]
+    robust = [_first(owners, rates + 1e-9 * costs, rank) for rank in range(_ROBUST)]
+    return np.unique(np.concatenate(cheap + robust))
+
+
+def _best_gains(rows: np.ndarray, scores: np.ndarray, guide: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Return the candidate of each row with the largest gain per cost; without a gain, the smallest loss."""
+    gains = scores - guide[rows]
+    return _first(rows, -np.where(gains > 0, gains / costs, gains - 1e3))
+
+
+def _first(owners: np.ndarray, keys: np.ndarray, rank: int = 0) -> np.ndarray:
+    """Return the entry of each owner with the smallest key, or that of another rank."""
+    order = np.lexsort((keys, owners))
+    place = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
+    return order[place == rank]
+
+
+def _flat(groups: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the groups, one for each row, and all rows."""
+    return np.repeat(np.arange(len(groups)), [len(group) for group in groups]), np.concatenate(groups)
+
+
+def _joined(owners: list[np.ndarray], states: list[np.ndarray], width: int) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        np.concatenate([np.empty(0, dtype=int), *owners]),
+        np.concatenate([np.empty((0, width)), *states]),
+    )
