@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
+from rose_carla.noise import (
+    InvalidationRate,
+    Noise,
+    accumulated_invalidation_rate,
+    execute,
+    invalidation_rate,
+    noisy_step,
+)
 from rose_carla.noise.invalidation import Favourable
 from rose_carla.noise.plausible import Randomness, SharedGenerators
 
@@ -170,6 +177,10 @@ class Accumulated:
         """Return the unfavourable share of each crowd, which carries the noise already."""
         accepted = np.asarray(self.favourable(crowd.reshape(-1, crowd.shape[2])), dtype=float)
         return 1.0 - accepted.reshape(crowd.shape[:2]).mean(axis=1)
+
+    def follow(self, factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rng: Randomness) -> np.ndarray:
+        """Return where ``n`` people end up who follow each plan, (b, n, d)."""
+        return execute(factuals, plans, self.noise, self.variance, self.action_unit, n, rng)
 
     def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float

@@ -15,8 +15,10 @@ from scipy.special import logit
 _CHANGED = 1e-9
 #: Probabilities are clipped to [_MIN_PROBABILITY, 1 - _MIN_PROBABILITY] before their logit is taken.
 _MIN_PROBABILITY = 1e-7
-#: Noisy versions in a smoothed margin, the largest absolute logit of one, and the seed that all states share.
-_SMOOTHING, _MAX_LOGIT, _SMOOTHING_SEED = 16, 4.0, 20_240_229
+#: Noisy versions in a smoothed margin, and the seed that all states share.
+_SMOOTHING, _SMOOTHING_SEED = 16, 20_240_229
+#: The largest absolute margin of a noisy version, so that the mean is that of most and not of a few.
+MAX_LOGIT = 4.0
 #: Share of one-unit moves without any effect above which a classifier counts as a step function.
 _PLATEAUS = 0.25
 
@@ -67,7 +69,7 @@ class Task:
             return self.margins(states)
         n = len(states)
         noisy = self.one_off.noise.sample(states, self.one_off.variance, _SMOOTHING, CommonNoise(_SMOOTHING_SEED))
-        margins = self.margins(noisy.reshape(-1, states.shape[1])).clip(-_MAX_LOGIT, _MAX_LOGIT)
+        margins = self.margins(noisy.reshape(-1, states.shape[1])).clip(-MAX_LOGIT, MAX_LOGIT)
         return margins.reshape(n, _SMOOTHING).mean(axis=1)
 
     def evaluate(

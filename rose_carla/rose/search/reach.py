@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search.drafts import Drafts, Task
+from rose_carla.rose.search.insertion import insert_changes
 
 #: Accepted training rows compared with a person, those judged under noise, and those that drafts lead towards.
 _ROWS, _SAMPLE, _TARGETS = 1000, 64, 8
@@ -25,6 +26,7 @@ _SCREENING, _FINAL, _CLIMBING, _ACCUMULATED = 48, 400, 200, 160
 _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
 #: Starts of the ascent on the margin besides the person; starts of the ascent on the rate, its rounds, the moves judged
 #: in each, and the share of the rate aimed at where it ends.
+_INSERTION_STARTS = 2
 _STARTS, _CLIMB_STARTS, _CLIMBS, _CLIMB_MOVES, _CLIMB_TO = 4, 3, 8, 16, 0.75
 #: People searched for at a time, which bounds memory.
 _PEOPLE = 32
@@ -231,6 +233,21 @@ class Reach:
             kept = _finalists(owners, costs, rates, self.aim)
             drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
             rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
+            starts = np.concatenate([_first(owners, rates, rank) for rank in range(_INSERTION_STARTS)])
+            starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
+            if len(starts):
+                chosen = [rngs[owner] for owner in owners[starts].tolist()]
+                start = drafts[starts]
+                # and once from nothing
+                first = _first(owners[starts], rates[starts])
+                start = Drafts.concat([start, Drafts.empty(self.task.space, start.factuals[first])])
+                people = np.concatenate([owners[starts], owners[starts][first]])
+                chosen = [rngs[owner] for owner in people.tolist()]
+                longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
+                rates = np.concatenate([rates, self.task.evaluate(longer, _ACCUMULATED, chosen).rate])
+                rates[len(owners) :][self.task.margins(longer.ends) <= 0] = 1.0
+                drafts, owners = Drafts.concat([drafts, longer]), np.concatenate([owners, people])
+                costs = self._cost(drafts.factuals, drafts.ends)
         best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
         return drafts[best], owners[best], rates[best]
 
