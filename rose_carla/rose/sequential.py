@@ -20,6 +20,7 @@ from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
 from rose_carla.models.mlmodel import with_list_order
+from rose_carla.noise import most_failures_below
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.rose import policy_file
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
@@ -253,23 +254,28 @@ class Sequential(Method):
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
-        # success after each step, or at the factual without steps
-        prefixes = [
-            (row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(min(len(plan), 1), len(plan) + 1)
-        ]
-        owners = np.array([row for row, _ in prefixes])
-        rates = self.task.robustness.evaluate(
-            rows[owners],
-            [plan for _, plan in prefixes],
-            self.planner.settling.n_check,
-            [generators[row] for row in owners],
-            0.95,
+        prefixes = [(row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(1, len(plan) + 1)]
+        # success after each step, then that of changing nothing
+        rates, without_plan = (
+            self.task.robustness.evaluate(
+                rows[owners],
+                plans,
+                self.planner.settling.n_check,
+                [generators[row] for row in owners],
+                0.95,
+            )
+            for owners, plans in (
+                ([row for row, _ in prefixes], [plan for _, plan in prefixes]),
+                (list(range(len(rows))), [plan[:0] for plan in result.plans]),
+            )
         )
         reasons = [
             "" if found and len(plan) else self._reason(found, rate)
             for plan, found, rate in zip(result.plans, result.found, result.rates, strict=True)
         ]
-        return make_plans(self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates)
+        return make_plans(
+            self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates, without_plan
+        )
 
     def _reason(self, found: bool, rate: float) -> str:
         return "accepted already, nothing needs to change" if found else f"no plan found: {self._failure(rate)}"
@@ -278,9 +284,14 @@ class Sequential(Method):
         """Return the reason for the lack of a plan, given the lowest invalidation rate observed."""
         if rate >= 1:
             return "no reachable state is classified favourably"
+        limit, check = self.task.limit, self.planner.settling
+        largest = most_failures_below(limit, check.n_check, 2 * check.confidence - 1) / check.n_check
+        if rate <= largest:
+            return f"the most robust end found fails in {_percent(rate)} of noisy versions, but is itself not accepted"
         return (
-            f"the most robust one fails in {rate:.0%} of noisy implementations, but below {self.task.limit:.0%} is "
-            f"required (tau = {self.task.tau:g})"
+            f"the most robust plan found fails in {_percent(rate)} of noisy implementations; the check requires at most "
+            f"{_percent(largest)} observed, for less than {_percent(limit)} with {_percent(check.confidence)} confidence "
+            f"(tau = {self.task.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
@@ -316,6 +327,10 @@ class Sequential(Method):
         policy = policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden)
         method._set_policy(policy, about["slope"], log)
         return method
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:
