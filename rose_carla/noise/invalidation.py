@@ -92,9 +92,11 @@ def most_failures_below(limit: float, n_samples: int, confidence: float = 0.95) 
     >>> most_failures_below(0.25, 500, 0.99)
     99
     """
-    return (
-        bisect.bisect_left(range(n_samples + 1), limit, key=lambda k: wilson_interval(k, n_samples, confidence)[1]) - 1
-    )
+
+    def upper(failures: int) -> float:
+        return float(wilson_interval(np.array(failures), n_samples, confidence)[1])
+
+    return bisect.bisect_left(range(n_samples + 1), limit, key=upper) - 1
 
 
 def invalidation_rate(

@@ -241,16 +241,19 @@ def make_plans(
     found: np.ndarray,
     reasons: Sequence[str],
     rates: InvalidationRate,
-    without_plan: InvalidationRate,
 ) -> list[Plan]:
     """Convert encoded plans, each (k, d), of people (b, d) to original units.
 
-    ``rates`` has the invalidation rates after each step, of all people in turn; ``without_plan`` those of all factuals.
+    ``rates`` has the invalidation rates after each step, of all people in turn, and then those of all factuals.
     """
     states = [np.vstack([row, row + plan.cumsum(axis=0)]) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
     accepted = favourable(mlmodel)(np.concatenate(states))
-    successes, at_factuals = _successes(rates), _successes(without_plan)
+    successes = [
+        Success(float(1 - rate), float(1 - upper), float(1 - lower))
+        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
+    ]
+    at_factuals = successes[-len(rows) :]
     made, first, at = [], 0, 0
     for row, label, plan, ok, reason, nothing in zip(rows, labels, plans, found, reasons, at_factuals, strict=True):
         steps, state = [], row
@@ -265,13 +268,6 @@ def make_plans(
         success = steps[-1].success if steps else nothing
         made.append(Plan(label, row, tuple(steps), bool(ok), reason, success, nothing))
     return made
-
-
-def _successes(rates: InvalidationRate) -> list[Success]:
-    return [
-        Success(float(1 - rate), float(1 - upper), float(1 - lower))
-        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
-    ]
 
 
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:

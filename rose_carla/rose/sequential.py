@@ -254,28 +254,22 @@ class Sequential(Method):
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
-        prefixes = [(row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(1, len(plan) + 1)]
         # success after each step, then that of changing nothing
-        rates, without_plan = (
-            self.task.robustness.evaluate(
-                rows[owners],
-                plans,
-                self.planner.settling.n_check,
-                [generators[row] for row in owners],
-                0.95,
-            )
-            for owners, plans in (
-                ([row for row, _ in prefixes], [plan for _, plan in prefixes]),
-                (list(range(len(rows))), [plan[:0] for plan in result.plans]),
-            )
+        prefixes = [(row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(1, len(plan) + 1)]
+        prefixes += [(row, plan[:0]) for row, plan in enumerate(result.plans)]
+        owners = np.array([row for row, _ in prefixes])
+        rates = self.task.robustness.evaluate(
+            rows[owners],
+            [plan for _, plan in prefixes],
+            self.planner.settling.n_check,
+            [generators[row] for row in owners],
+            0.95,
         )
         reasons = [
             "" if found and len(plan) else self._reason(found, rate)
             for plan, found, rate in zip(result.plans, result.found, result.rates, strict=True)
         ]
-        return make_plans(
-            self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates, without_plan
-        )
+        return make_plans(self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates)
 
     def _reason(self, found: bool, rate: float) -> str:
         return "accepted already, nothing needs to change" if found else f"no plan found: {self._failure(rate)}"
@@ -284,14 +278,14 @@ class Sequential(Method):
         """Return the reason for the lack of a plan, given the lowest invalidation rate observed."""
         if rate >= 1:
             return "no reachable state is classified favourably"
-        limit, check = self.task.limit, self.planner.settling
-        largest = most_failures_below(limit, check.n_check, 2 * check.confidence - 1) / check.n_check
+        check = self.planner.settling
+        largest = most_failures_below(self.task.limit, check.n_check, 2 * check.confidence - 1) / check.n_check
+        fails = f"fails in {_percent(rate)} of noisy implementations"
         if rate <= largest:
-            return f"the most robust end found fails in {_percent(rate)} of noisy versions, but is itself not accepted"
+            return f"the most robust plan found {fails}, but its exact end is not accepted"
         return (
-            f"the most robust plan found fails in {_percent(rate)} of noisy implementations; the check requires at most "
-            f"{_percent(largest)} observed, for less than {_percent(limit)} with {_percent(check.confidence)} confidence "
-            f"(tau = {self.task.tau:g})"
+            f"the most robust plan found {fails}; the check requires at most {_percent(largest)} observed, for less "
+            f"than {_percent(self.task.limit)} with {_percent(check.confidence)} confidence (tau = {self.task.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
