@@ -183,7 +183,6 @@ def test_found_plans_end_accepted_and_tell_what_changing_nothing_gives(kind, ros
             assert plan.steps[-1].accepted
             assert method.task.margins(plan.counterfactual[None])[0] > 0
             assert plan.success.upper > method.task.tau
-            assert plan.success.probability > plan.without_plan.probability
     nothing = np.array([plan.without_plan.probability for plan in plans])
     factuals = array(compas_ann, people.head(20))
     rates = fresh_rates(method, factuals, [np.empty((0, factuals.shape[1]))] * 20, 4000).rate
@@ -195,7 +194,7 @@ def test_reason_states_the_best_rate_and_the_one_required(rose_one):
     largest = max(k for k in range(500) if wilson_interval(np.array(k), 500, 0.99)[1] < 0.25) / 500
     assert rose_one._failure(0.24) == (
         f"the most robust plan found fails in 24% of noisy implementations; the check requires at most "
-        f"{100 * largest:.1f}% observed, for less than 25% with 99.5% confidence (tau = 0.75)"
+        f"{100 * largest:.3g}% observed, for less than 25% with 99.5% confidence (tau = 0.75)"
     )
     assert rose_one._failure(0.1).endswith("fails in 10% of noisy implementations, but its exact end is not accepted")
 
