@@ -79,7 +79,8 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
         text.set_path_effects([effects.withStroke(linewidth=2, foreground="white")])  # lines may cross it
     if tau is not None:
         ax.axvline(tau, color=RED, linewidth=0.9, linestyle="dashed", zorder=1)
-        ax.annotate("target", (tau, 0), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
+        # between two rows, where no other text is
+        ax.annotate("target", (tau, 0.5), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
     ax.set_yticks(list(levels), ["today: rejected", *lines])
     ax.set_ylim(len(plan.steps) + 0.5, -0.5)
     ax.set_xlim(0, 1)
