@@ -51,12 +51,12 @@ def log(n=30, seed=0, evaluate_every=1):
 def plan(chances, feature="savings", values=(100, 12_345_678), label=7, reason="", half=0.03):
     """Return a plan whose steps succeed with ``chances``."""
     zero = np.zeros(2)
+    nothing = Success(0.07, 0.05, 0.1)
+    successes = [Success(chance, max(chance - half, 0), min(chance + half, 1)) for chance in chances]
     steps = tuple(
-        PlanStep(feature, *values, zero, zero, 1.0, Success(chance, max(chance - half, 0), min(chance + half, 1)))
-        for chance in chances
+        PlanStep(feature, *values, zero, zero, 1.0, success, success.probability > 0.4) for success in successes
     )
-    last = steps[-1].success if steps else Success(0.0, 0.0, 0.01)
-    return Plan(label, zero, steps, bool(steps), reason, last)
+    return Plan(label, zero, steps, bool(steps), reason, [nothing, *successes][-1], nothing)
 
 
 @contextlib.contextmanager

@@ -97,6 +97,12 @@ def factor(default: str, *, names: tuple[str, ...]) -> Any:
     return _field(default, _Constraint(is_valid, words, sys.float_info.max))
 
 
+def choice(default: str, *, names: tuple[str, ...]) -> Any:
+    """Field for one of some names."""
+    words = " or ".join(map(repr, names))
+    return _field(default, _Constraint(lambda value: isinstance(value, str) and value in names, words))
+
+
 def flag(default: bool) -> Any:
     """Field for True or False."""
     return _field(default, _Constraint(lambda value: isinstance(value, bool), "True or False"))

@@ -45,6 +45,8 @@ class Scope:
     people: int | None = None
     #: Noisy samples of each rate.
     n_samples: int = 1000
+    #: Whether Acc AIR has a NoisyStep per unit of action or per action.
+    noise_per: str = "unit"
 
     def settings(self, classifier: str | None = None) -> list[Setting]:
         """Return a setting for each data set and seed, seeds within data sets."""
@@ -58,7 +60,7 @@ class Scope:
         self, recourse: Recourse, condition: str = "", metrics: Sequence[Sequence[str]] = _ALL, **noise: float
     ) -> Experiment:
         """Evaluate recourse by groups of metrics, a cell for each, under the paper's noise or another."""
-        settings = NoiseSettings.from_mapping({"n_samples": self.n_samples, **noise})
+        settings = NoiseSettings.from_mapping({"n_samples": self.n_samples, "noise_per": self.noise_per, **noise})
         return Experiment(condition, tuple(Judgement(recourse, tuple(group), settings) for group in metrics))
 
     def table(self, layout: Layout, experiments: Iterable[Experiment]) -> TableSpec:
@@ -66,6 +68,9 @@ class Scope:
         if self.actionable:
             note = "Immutable features are kept, which the paper does not do: its values are not beside ours."
             layout = replace(layout, paper="", note=f"{layout.note} {note}".strip())
+        if self.noise_per == "action":
+            note = "Acc AIR has one NoisyStep for each action, not for each unit of action."
+            layout = replace(layout, note=f"{layout.note} {note}".strip())
         return TableSpec(layout, tuple(experiments))
 
 

@@ -81,6 +81,7 @@ class GivenCounterfactuals(RecourseMethod):
 @click.option("--counterfactuals", metavar="FILE", help="evaluate counterfactuals for --people, a CSV file")
 @click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help="only the first N people")
 @click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="of noise; default 1000")
+@click.option("--noise-per", **options.NOISE_PER_OPTION)
 @click.option(
     "--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table (default) or csv"
 )
@@ -97,6 +98,7 @@ def evaluate(
     counterfactuals: str | None,
     limit: int | None,
     samples: int,
+    noise_per: str,
     form: str,
     per_person: str | None,
 ) -> int:
@@ -137,7 +139,8 @@ def evaluate(
         if counterfactuals is not None:
             _add_counterfactuals(builders, classifier, counterfactuals, factuals)
         factuals = _rejected(classifier, factuals, people)
-    results, failures = _evaluate_all(builders, classifier, factuals.head(limit or len(factuals)), seed, samples)
+    noise = {"n_samples": samples, "noise_per": noise_per, "seed": seed}
+    results, failures = _evaluate_all(builders, classifier, factuals.head(limit or len(factuals)), seed, noise)
     if results:
         _print_means(results, form)
     if per_person:
@@ -187,7 +190,7 @@ def _rejected(model: MLModel, factuals: pd.DataFrame, source: str) -> pd.DataFra
 
 
 def _evaluate_all(
-    builders: Builders, model: MLModel, factuals: pd.DataFrame, seed: int, n_samples: int
+    builders: Builders, model: MLModel, factuals: pd.DataFrame, seed: int, noise: dict[str, Any]
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
     """Evaluate all methods; return metrics with a row per factual, and what failed, by method."""
     results, failures = {}, {}
@@ -196,7 +199,7 @@ def _evaluate_all(
             bar.set_description(one_line(name))
             try:
                 with console.user_code():
-                    benchmark = _run_method(build, model, factuals, seed, n_samples)
+                    benchmark = _run_method(build, model, factuals, seed, noise)
                     frames = []
                     for metric in METRICS:
                         frames.append(benchmark.compute_metric(metric))
@@ -210,7 +213,7 @@ def _evaluate_all(
 
 
 def _run_method(
-    build: Callable[[], RecourseMethod], model: MLModel, factuals: pd.DataFrame, seed: int, n_samples: int
+    build: Callable[[], RecourseMethod], model: MLModel, factuals: pd.DataFrame, seed: int, noise: dict[str, Any]
 ) -> Benchmark:
     """Build a method and run it, seeded and timed as in the paper's tables."""
     with time_limit(PATIENCE, f"timeout after {PATIENCE:.0f} s"):
@@ -219,7 +222,7 @@ def _run_method(
             with contextlib.suppress(Exception):  # warm-up: compilation and imports are not the method's time
                 method.get_counterfactuals(factuals.head(1))
         with seeded(seed):
-            return Benchmark(model, method, factuals, {"n_samples": n_samples, "seed": seed})
+            return Benchmark(model, method, factuals, noise)
 
 
 def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:

@@ -23,11 +23,12 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
 from rose_carla.bench.cells import CLASSIFIERS
 from rose_carla.bench.method_registry import METHODS, Entry, entry
-from rose_carla.cli import WordsOption
+from rose_carla.cli import NameType, WordsOption
 from rose_carla.cli.console import STDIO, CommandError, user_code
 from rose_carla.datasets import Dataset
 from rose_carla.datasets.csv_files import match_value, read_table
 from rose_carla.errors import DataError, ExperimentError, ModelError, PlanError, short_repr, unknown_name
+from rose_carla.noise import NOISE_PER
 from rose_carla.rose.sequential import Sequential
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -41,6 +42,13 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
 }
 #: Methods that plan sequences of steps.
 PLANNERS = tuple(name for name, e in METHODS.items() if isinstance(e.make, type) and issubclass(e.make, Sequential))
+#: Attributes of the option ``--noise-per``.
+NOISE_PER_OPTION: dict[str, Any] = {
+    "type": NameType("kind of noisy step", NOISE_PER),
+    "default": "unit",
+    "metavar": "KIND",
+    "help": "noisy steps of Acc AIR: one per unit of action (unit, default) or per action",
+}
 _COLUMN_OPTIONS = {
     "immutable": "features that no plan may change",
     "continuous": "numeric features; default: all numeric columns",

@@ -94,6 +94,7 @@ def run_options(folder: str) -> Callable[[Callable[..., int]], Callable[..., int
         "seeds": {**count, "default": 1, "help": "use seeds 0 to N-1; default 1"},
         "quick": {"is_flag": True, "help": quick},
         "actionable": {"is_flag": True, "help": "keep immutable features; the paper changes all"},
+        "noise_per": options.NOISE_PER_OPTION,
         "jobs": {**count, "type": click.IntRange(1, 1024), "help": jobs},
         "backend": {"type": backends, "default": "local", "help": "local (default) or dask"},
         "scheduler": {"metavar": "ADDRESS", "help": "of the Dask cluster, such as tcp://10.0.0.1:8786"},
@@ -108,7 +109,7 @@ def run_options(folder: str) -> Callable[[Callable[..., int]], Callable[..., int
             return func(run=_bench_run(chosen), **further)
 
         for name, attributes in reversed(params.items()):
-            command = click.option(f"--{name}", **attributes)(command)
+            command = click.option(f"--{name.replace('_', '-')}", **attributes)(command)
         return command
 
     return decorate
@@ -122,7 +123,9 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
     jobs = params["jobs"] or (n_cores() if params["quick"] else 1)
     sizes = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
     names, seeds = tuple(dict.fromkeys(params["datasets"])), tuple(range(params["seeds"]))
-    scope = Scope(names, params.get("classifier", "ann"), seeds, params["actionable"], **sizes)
+    scope = Scope(
+        names, params.get("classifier", "ann"), seeds, params["actionable"], noise_per=params["noise_per"], **sizes
+    )
     out, cells = (Path(params[name]).absolute() for name in ("out", "cells"))
     settings = {name: list(value) if isinstance(value, tuple) else value for name, value in sorted(params.items())}
     return BenchRun(scope, params["out"], out, cells, jobs, params["scheduler"], {**settings, "jobs": jobs})

@@ -128,7 +128,7 @@ class Accumulated:
 
     Metrics implement plans unit by unit too, and it makes a difference: eight NoisySteps of one unit, each drawn back
     towards the data, end elsewhere than one of eight units. Actions of more than ``max_parts`` units, such as setting a
-    category, are implemented in that many equal parts.
+    category, are implemented in that many equal parts. With ``noise_per="action"`` an action is one NoisyStep.
 
     Parameters
     ----------
@@ -140,6 +140,8 @@ class Accumulated:
         People per plan.
     max_parts
         Maximum number of NoisySteps per action.
+    noise_per
+        ``"unit"`` or ``"action"``, as in :func:`~rose_carla.noise.accumulated.execute`.
     """
 
     favourable: Favourable
@@ -148,6 +150,7 @@ class Accumulated:
     action_unit: float
     crowd_size: int
     max_parts: int = 8
+    noise_per: str = "unit"
 
     def with_samples(self, n: int) -> Robustness:
         """Return a copy with ``n`` people per plan."""
@@ -156,7 +159,8 @@ class Accumulated:
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the crowd after one noisy action each."""
         units = np.abs(changes).sum(axis=1) / self.action_unit
-        parts = np.ceil(units - 1e-9).clip(0, self.max_parts).astype(int)
+        most = self.max_parts if self.noise_per == "unit" else 1
+        parts = np.ceil(units - 1e-9).clip(0, most).astype(int)
         crowd = crowd.copy()
         for part in range(parts.max(initial=0)):
             rows = np.flatnonzero(parts > part)
@@ -185,9 +189,18 @@ class Accumulated:
     def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
-        """Return the Acc AIR of each plan, implemented unit by unit."""
+        """Return the Acc AIR of each plan."""
         return accumulated_invalidation_rate(
-            self.favourable, factuals, plans, self.noise, self.variance, self.action_unit, n_samples, rng, confidence
+            self.favourable,
+            factuals,
+            plans,
+            self.noise,
+            self.variance,
+            self.action_unit,
+            n_samples,
+            rng,
+            confidence,
+            self.noise_per,
         )
 
 

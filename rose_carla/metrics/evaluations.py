@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla._lib.params import REQUIRED, Hyperparameters, factor, flag, integer, number, seed
+from rose_carla._lib.params import REQUIRED, Hyperparameters, choice, factor, flag, integer, number, seed
 from rose_carla.datasets import feature_groups
 from rose_carla.errors import DataError, NoiseError, error_text
 from rose_carla.models import favourable
 from rose_carla.models.mlmodel import with_list_order
 from rose_carla.models.predictions import finite_rows, numeric_columns
 from rose_carla.noise import (
+    NOISE_PER,
     Density,
     GaussianNoise,
     InvalidationRate,
@@ -69,6 +70,8 @@ class NoiseSettings(Hyperparameters):
     unit_variance: float = number(0.0005, ge=0)
     #: Size of a unit of action, u.
     action_unit: float = number(0.025, gt=0)
+    #: Whether accumulated noise has a NoisyStep per unit of action or per action.
+    noise_per: str = choice("unit", names=NOISE_PER)
     #: Noisy versions of each counterfactual, and noisy executions of each plan.
     n_samples: int = integer(1000)
     #: Bandwidth, ridge and maximum number of kernels of the density; see :class:`rose_carla.noise.Density`.
@@ -315,6 +318,7 @@ class AccAIR(_InvalidationMetric):
             s.n_samples,
             self._generators(rows),
             s.confidence,
+            s.noise_per,
         )
         return _with_interval(rate)
 

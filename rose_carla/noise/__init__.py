@@ -1,6 +1,6 @@
 """The paper's noise model: density, plausible noise, accumulated noise, invalidation rate."""
 
-from rose_carla.noise.accumulated import execute, noisy_step, one_shot_plan, unit_actions
+from rose_carla.noise.accumulated import NOISE_PER, execute, noisy_step, one_shot_plan, unit_actions
 from rose_carla.noise.density import Density, density_of
 from rose_carla.noise.invalidation import (
     Claim,
@@ -9,11 +9,13 @@ from rose_carla.noise.invalidation import (
     common_noise,
     invalidation_rate,
     linear_invalidation_rate,
+    most_failures_below,
     wilson_interval,
 )
 from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise
 
 __all__ = [
+    "NOISE_PER",
     "Claim",
     "Density",
     "GaussianNoise",
@@ -26,6 +28,7 @@ __all__ = [
     "execute",
     "invalidation_rate",
     "linear_invalidation_rate",
+    "most_failures_below",
     "noisy_step",
     "one_shot_plan",
     "unit_actions",

@@ -11,6 +11,8 @@ import numpy as np
 from rose_carla.errors import NoiseError
 from rose_carla.noise.plausible import Noise, Randomness, SharedGenerators
 
+#: What a NoisyStep of Definition 2 implements: a unit of action, or a whole action; see docs/noise.md.
+NOISE_PER = ("unit", "action")
 #: Rounding error allowed in an integer number of units.
 _SLACK = 1e-9
 #: Maximum number of units of action in a plan.
@@ -58,11 +60,12 @@ def execute(
     action_unit: float,
     n_particles: int,
     rng: Randomness,
+    noise_per: str = "unit",
 ) -> np.ndarray:
     """Return where people end up who follow a plan noisily (the paper's Definition 2).
 
     Every plan is split into unit actions and implemented as in :func:`noisy_step`, each particle from where its last
-    step ended.
+    step ended. With ``noise_per="action"`` its actions are not split.
 
     Parameters
     ----------
@@ -76,13 +79,15 @@ def execute(
         Independent executions of each plan.
     rng
         One generator, or one per plan: then a plan's outcome does not depend on the others in the batch.
+    noise_per
+        ``"unit"`` for a NoisyStep per unit of action, ``"action"`` for one per action.
 
     Returns
     -------
     (b, n_particles, d) array
     """
     width = factuals.shape[1]
-    units = [unit_actions(plan, action_unit) for plan in plans]
+    units = [unit_actions(plan, action_unit) if noise_per == "unit" else plan[plan.any(axis=1)] for plan in plans]
     particles = np.repeat(factuals[:, None, :].astype(float), n_particles, axis=1)
     for step in range(max((len(plan) for plan in units), default=0)):
         rows = [row for row, plan in enumerate(units) if step < len(plan)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,6 +84,21 @@ def wilson_interval(
     return np.minimum((centre - half) / scale, share).clip(0, 1), np.maximum((centre + half) / scale, share).clip(0, 1)
 
 
+def most_failures_below(limit: float, n_samples: int, confidence: float = 0.95) -> int:
+    """Return the largest number of failures whose upper Wilson bound is below ``limit``; -1 if even 0 is too many.
+
+    Examples
+    --------
+    >>> most_failures_below(0.25, 500, 0.99)
+    99
+    """
+
+    def upper(failures: int) -> float:
+        return float(wilson_interval(np.array(failures), n_samples, confidence)[1])
+
+    return bisect.bisect_left(range(n_samples + 1), limit, key=upper) - 1
+
+
 def invalidation_rate(
     favourable: Favourable,
     counterfactuals: np.ndarray,
@@ -136,6 +152,7 @@ def accumulated_invalidation_rate(
     n_samples: int,
     rng: Randomness,
     confidence: float = 0.95,
+    noise_per: str = "unit",
 ) -> InvalidationRate:
     """Estimate IR_A, the share of noisy executions of a plan that end unfavourably (the paper's Algorithm 2).
 
@@ -144,7 +161,7 @@ def accumulated_invalidation_rate(
     """
 
     def ends(rows: slice, randomness: Randomness) -> np.ndarray:
-        return execute(factuals[rows], plans[rows], noise, variance, action_unit, n_samples, randomness)
+        return execute(factuals[rows], plans[rows], noise, variance, action_unit, n_samples, randomness, noise_per)
 
     return _monte_carlo(favourable, factuals, ends, n_samples, rng, confidence)
 

@@ -66,13 +66,18 @@ def accumulate_noise(
     unit: float,
     kernels: Kernels,
     rng: np.random.Generator,
+    noise_per: str = "unit",
 ) -> np.ndarray:
     """Return where a noisy execution of a plan ends: Definition 2.
 
-    s_i = s'_{i-1} + a_i, and s'_i is plausible noise around s_i. Every action is implemented unit by unit.
+    s_i = s'_{i-1} + a_i, and s'_i is plausible noise around s_i. Every action is implemented unit by unit, or as a
+    whole with ``noise_per="action"``.
     """
     state = factual
     for action in plan:
+        if noise_per == "action":
+            state = noisy_step(state, action, variance, unit, kernels, rng)
+            continue
         left = np.abs(action).sum()
         direction = action / max(left, 1e-300)
         while left > 1e-9 * unit:
@@ -96,10 +101,11 @@ def accumulated_invalidation_rate(
     kernels: Kernels,
     n_samples: int,
     rng: np.random.Generator,
+    noise_per: str = "unit",
 ) -> float:
     """Return IR_A over ``n_samples`` noisy executions of a plan: Algorithm 2.
 
     The paper prints the share of successes; by its equation for IR_A the rate is one minus that.
     """
-    ends = [accumulate_noise(factual, plan, variance, unit, kernels, rng) for _ in range(n_samples)]
+    ends = [accumulate_noise(factual, plan, variance, unit, kernels, rng, noise_per) for _ in range(n_samples)]
     return invalidation_rate(favourable, ends)

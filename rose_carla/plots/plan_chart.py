@@ -22,7 +22,8 @@ _WIDTH, _MARGIN, _GAP, _LINE_HEIGHT = 5.6, 0.85, 0.12, 0.15
 def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     """Draw the steps of a plan from the top, with the chance of success of stopping after each, on ``Axes``.
 
-    Whiskers are the confidence intervals of the chances.
+    It starts with the chance of changing nothing. Whiskers are the confidence intervals of the chances; a hollow dot is
+    a state that the classifier does not accept if it is reached exactly.
 
     Parameters
     ----------
@@ -52,17 +53,19 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
     longest = max(line.count("\n") + 1 for line in lines)
     height = _MARGIN + (len(lines) + 1) * (_GAP + _LINE_HEIGHT * longest)
     ax = axes_or_new(ax, _WIDTH, height)
-    chances = [0.0, *(step.success.probability for step in plan.steps)]
-    levels = range(len(chances))
+    successes = [plan.without_plan, *(step.success for step in plan.steps)]
+    accepted = [False, *(step.accepted for step in plan.steps)]
+    levels = range(len(successes))
     effects = import_optional("matplotlib.patheffects")
-    ax.plot(chances, levels, "-", color=GREY, linewidth=0.8, zorder=1)
-    ax.plot(chances[:1], [0], "o", color=GREY, markersize=6, zorder=3, clip_on=False)
-    for level, step in enumerate(plan.steps, start=1):
-        success, last = step.success, level == len(plan.steps)
-        colour = BLUE if last else SKY
+    ax.plot([each.probability for each in successes], levels, "-", color=GREY, linewidth=0.8, zorder=1)
+    for level, success in enumerate(successes):
+        last = level == len(plan.steps)
+        colour = BLUE if last else SKY if level else GREY
         ax.barh(level, success.probability, height=0.5, color=colour, alpha=0.25, zorder=0)
         ax.plot([success.lower, success.upper], [level, level], "-", color=colour, linewidth=2, zorder=2)
-        ax.plot(success.probability, level, "o", color=colour, markersize=6, zorder=3)
+        fill = colour if accepted[level] else "white"
+        dot = {"markersize": 6, "zorder": 3, "clip_on": False}
+        ax.plot(success.probability, level, "o", color=colour, markerfacecolor=fill, **dot)
         right = success.upper <= 0.86  # otherwise the text would be cut off by the end of the axis
         text = ax.annotate(
             f"{success.probability:.0%}",
@@ -76,7 +79,8 @@ def plan_chart(plan: Plan, tau: float | None = None, ax: Any = None) -> Any:
         text.set_path_effects([effects.withStroke(linewidth=2, foreground="white")])  # lines may cross it
     if tau is not None:
         ax.axvline(tau, color=RED, linewidth=0.9, linestyle="dashed", zorder=1)
-        ax.annotate("target", (tau, 0), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
+        # between two rows, where no other text is
+        ax.annotate("target", (tau, 0.5), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
     ax.set_yticks(list(levels), ["today: rejected", *lines])
     ax.set_ylim(len(plan.steps) + 0.5, -0.5)
     ax.set_xlim(0, 1)

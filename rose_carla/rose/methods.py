@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from rose_carla._lib.params import factor, flag, integer, number
+from rose_carla._lib.params import choice, factor, flag, integer, number
 from rose_carla.errors import PlanError
 from rose_carla.mdp import Accumulated, OneOff, Robustness
 from rose_carla.models import favourable, probability
-from rose_carla.noise import Claim, PlausibleNoise, density_of
+from rose_carla.noise import NOISE_PER, Claim, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.search import Planner, Task, has_plateaus
 from rose_carla.rose.sequential import Sequential, SequentialSettings
@@ -30,6 +30,8 @@ class RoseSettings(SequentialSettings):
     variance: float = number(0.01, ge=0)
     #: Variance of the noise of one unit of action (ROSE-mul).
     unit_variance: float = number(0.0005, ge=0)
+    #: Whether accumulated noise has a NoisyStep per unit of action or per action (ROSE-mul).
+    noise_per: str = choice("unit", names=NOISE_PER)
     #: Noisy versions of a state (ROSE-one) or people per plan (ROSE-mul) in training and walks.
     n_samples: int = integer(64, ge=2)
     #: Fresh noisy versions, or people, in the check that a plan must pass.
@@ -138,7 +140,7 @@ class RoseMul(Rose):
 
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
         s = self.settings
-        return Accumulated(accepts, noise, s.unit_variance, s.action_unit, s.n_samples)
+        return Accumulated(accepts, noise, s.unit_variance, s.action_unit, s.n_samples, noise_per=s.noise_per)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         """Return a warm start under one-off noise, which is several times faster, and accumulated noise."""

@@ -12,14 +12,18 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla.mdp import ActionSpace
+from rose_carla.models import favourable
 from rose_carla.noise import InvalidationRate
 
 #: Columns of a plan as a table.
 COLUMNS = (
-    "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper", "reason",
+    "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper",
+    "accepted", "without_plan", "without_plan_lower", "without_plan_upper", "reason",
 )  # fmt: skip
 #: Values of :attr:`Plan.status`.
 PLAN, ACCEPTED, NO_PLAN = "plan", "accepted", "no plan"
+#: Success above which a step whose exact state is refused needs a remark: a reader would take it for accepted.
+_LIKELY = 0.5
 #: Decimal digits of a success.
 _DIGITS = 4
 
@@ -64,6 +68,9 @@ class PlanStep:
         Size in units of action.
     success
         Probability of the favourable outcome if the plan ends after this step.
+    accepted
+        Whether the classifier accepts ``state``. Noise that pulls towards accepted people can give a step a high
+        success although its exact state is still refused.
     """
 
     feature: str
@@ -73,12 +80,18 @@ class PlanStep:
     state: np.ndarray
     size: float
     success: Success
+    accepted: bool
 
     def __str__(self) -> str:
         if isinstance(self.before, (int, float, np.number)) and isinstance(self.after, (int, float, np.number)):
             verb = "increase" if self.after > self.before else "decrease"
             return f"{verb} {self.feature} from {_format(float(self.before))} to {_format(float(self.after))}"
         return f"change {self.feature} from {self.before} to {self.after}"
+
+    def outcome(self) -> str:
+        """Return the success as text, with a warning if it is more likely than not but the exact state is refused."""
+        refused = not self.accepted and self.success.probability > _LIKELY
+        return f"success {self.success}" + (", but the exact state is not accepted yet" if refused else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +112,9 @@ class Plan:
         Reason for the lack of steps; empty if there are steps.
     success
         Success at the end of the plan; at the factual without steps.
+    without_plan
+        Success of changing nothing, under the same noise. Accumulated noise comes with actions only, so under it this
+        is 0 for a rejected person; under one-off noise it is the accepted share of noisy versions of the factual.
 
     Examples
     --------
@@ -116,6 +132,7 @@ class Plan:
     found: bool
     reason: str
     success: Success
+    without_plan: Success
 
     @property
     def status(self) -> str:
@@ -148,22 +165,26 @@ class Plan:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return the plan as text, a line for the person and one for each step."""
+        """Return the plan as text: a line for the person, one for changing nothing and one for each step."""
         first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
-        steps = enumerate(self.steps, start=1)
-        return [first, *(f"  {number}. {step}: success {step.success}" for number, step in steps)]
+        steps = [f"  {number}. {step}: {step.outcome()}" for number, step in enumerate(self.steps, start=1)]
+        return [first, f"  Without changes: success {self.without_plan}", *steps]
 
     def to_rows(self) -> Iterator[dict[str, Any]]:
         """Yield the plan as rows with the keys :data:`COLUMNS`, one for each step, in original units.
 
-        A person without steps has one row, with None in the columns of a step.
+        A person without steps has one row, with None in the columns of a step; success and ``accepted`` are those of
+        the factual.
         """
         person = {"person": self.label, "status": self.status, "reason": self.reason}
+        person |= _success_columns("without_plan", self.without_plan)
         if not self.steps:
-            yield {**dict.fromkeys(COLUMNS), **person, **_success_columns(self.success)}
+            factual = {"accepted": self.found, **_success_columns("success", self.success)}
+            yield {**dict.fromkeys(COLUMNS), **person, **factual}
         for number, step in enumerate(self.steps, start=1):
             change = {"feature": step.feature, "from": tidy(step.before), "to": tidy(step.after)}
-            row = {**person, "step": number, **change, "size": tidy(step.size), **_success_columns(step.success)}
+            outcome = {**_success_columns("success", step.success), "accepted": step.accepted}
+            row = {**person, "step": number, **change, "size": tidy(step.size), **outcome}
             yield {name: row[name] for name in COLUMNS}
 
     def to_frame(self) -> pd.DataFrame:
@@ -177,6 +198,7 @@ class Plan:
             "status": self.status,
             "reason": self.reason,
             "success": self.success.to_dict(),
+            "without_plan": self.without_plan.to_dict(),
             "steps": [
                 {
                     "feature": step.feature,
@@ -184,6 +206,7 @@ class Plan:
                     "to": tidy(step.after),
                     "size": tidy(step.size),
                     "success": step.success.to_dict(),
+                    "accepted": step.accepted,
                 }
                 for step in self.steps
             ],
@@ -204,13 +227,9 @@ def tidy(value: Any) -> Any:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-def _success_columns(success: Success) -> dict[str, float]:
+def _success_columns(name: str, success: Success) -> dict[str, float]:
     values = success.to_dict()
-    return {
-        "success": values["probability"],
-        "success_lower": values["lower"],
-        "success_upper": values["upper"],
-    }
+    return {name: values["probability"], f"{name}_lower": values["lower"], f"{name}_upper": values["upper"]}
 
 
 def make_plans(
@@ -225,25 +244,29 @@ def make_plans(
 ) -> list[Plan]:
     """Convert encoded plans, each (k, d), of people (b, d) to original units.
 
-    ``rates`` has the invalidation rates of all people in turn: after each step, or at the factual without steps.
+    ``rates`` has the invalidation rates after each step, of all people in turn, and then those of all factuals.
     """
     states = [np.vstack([row, row + plan.cumsum(axis=0)]) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
+    accepted = favourable(mlmodel)(np.concatenate(states))
     successes = [
         Success(float(1 - rate), float(1 - upper), float(1 - lower))
         for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
     ]
+    at_factuals = successes[-len(rows) :]
     made, first, at = [], 0, 0
-    for row, label, plan, ok, reason in zip(rows, labels, plans, found, reasons, strict=True):
+    for row, label, plan, ok, reason, nothing in zip(rows, labels, plans, found, reasons, at_factuals, strict=True):
         steps, state = [], row
         for number, change in enumerate(plan):
             state = state + change
             feature = space.features[int((np.abs(change) @ space.membership).argmax())].name
             before, after = (_python_value(values[feature].iloc[at + number + k]) for k in (0, 1))
             size = float((np.abs(change) / space.units).sum())
-            steps.append(PlanStep(feature, before, after, change, state, size, successes[first + number]))
-        first, at = first + max(len(plan), 1), at + len(plan) + 1
-        made.append(Plan(label, row, tuple(steps), bool(ok), reason, successes[first - 1]))
+            outcome = successes[first + number], bool(accepted[at + number + 1])
+            steps.append(PlanStep(feature, before, after, change, state, size, *outcome))
+        first, at = first + len(plan), at + len(plan) + 1
+        success = steps[-1].success if steps else nothing
+        made.append(Plan(label, row, tuple(steps), bool(ok), reason, success, nothing))
     return made
 
 

@@ -20,6 +20,7 @@ from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
 from rose_carla.models.mlmodel import with_list_order
+from rose_carla.noise import most_failures_below
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.rose import policy_file
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
@@ -256,10 +257,9 @@ class Sequential(Method):
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
-        # success after each step, or at the factual without steps
-        prefixes = [
-            (row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(min(len(plan), 1), len(plan) + 1)
-        ]
+        # success after each step, then that of changing nothing
+        prefixes = [(row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(1, len(plan) + 1)]
+        prefixes += [(row, plan[:0]) for row, plan in enumerate(result.plans)]
         owners = np.array([row for row, _ in prefixes])
         rates = self.task.robustness.evaluate(
             rows[owners],
@@ -281,9 +281,14 @@ class Sequential(Method):
         """Return the reason for the lack of a plan, given the lowest invalidation rate observed."""
         if rate >= 1:
             return "no reachable state is classified favourably"
+        check = self.planner.settling
+        largest = most_failures_below(self.task.limit, check.n_check, 2 * check.confidence - 1) / check.n_check
+        fails = f"fails in {_percent(rate)} of noisy implementations"
+        if rate <= largest:
+            return f"the most robust plan found {fails}, but its exact end is not accepted"
         return (
-            f"the most robust one fails in {rate:.0%} of noisy implementations, but below {self.task.limit:.0%} is "
-            f"required (tau = {self.task.tau:g})"
+            f"the most robust plan found {fails}; the check requires at most {_percent(largest)} observed, for less "
+            f"than {_percent(self.task.limit)} with {_percent(check.confidence)} confidence (tau = {self.task.tau:g})"
         )
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
@@ -319,6 +324,10 @@ class Sequential(Method):
         policy = policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden)
         method._set_policy(policy, about["slope"], log)
         return method
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:

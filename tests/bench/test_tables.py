@@ -313,6 +313,13 @@ def test_values_are_compared_with_paper_table_of_same_protocol(options, expected
     assert ("Immutable features are kept" in table.note) == (expected is None)
 
 
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_noise_per_reaches_the_cells_and_the_note(noise_per):
+    spec = layouts.table_1(Scope(("german",), noise_per=noise_per), ("CROCO",))
+    assert {cell.noise.noise_per for each in spec.experiments for cell in each.judgements} == {noise_per}
+    assert ("one NoisyStep for each action" in spec.layout.note) == (noise_per == "action")
+
+
 def test_every_value_of_a_table_matches_a_loop():
     rng = np.random.default_rng(4)
     frame = random_results(rng, ("german", "compas"), conditions=("variance=0.005", "variance=0.01"), missing=0.3)

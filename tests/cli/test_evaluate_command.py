@@ -50,6 +50,26 @@ def test_policy_is_evaluated(run, direct):
     assert shown["Proximity"] == pytest.approx(expected.compute_metric("Proximity")["Proximity"].mean())
 
 
+def test_noise_of_whole_actions(run, direct):
+    words = [
+        "evaluate",
+        "--policy",
+        "policy",
+        "--limit",
+        5,
+        "--samples",
+        60,
+        "--format",
+        "csv",
+        "--noise-per",
+        "action",
+    ]
+    shown = pd.read_csv(io.StringIO(run(*words).out)).set_index("Method").loc["ROSE-one of policy"]
+    options = {"n_samples": 60, "seed": 0, "noise_per": "action"}
+    expected = Benchmark(direct.model, direct.method, models.negative_instances(direct.model).head(5), options)
+    assert shown["Acc_AIR"] == pytest.approx(expected.compute_metric("Acc_AIR")["Acc_AIR"].mean())
+
+
 def test_given_counterfactuals_are_evaluated(run, folder, direct):
     factuals = direct.frame.head(40)
     encoded = direct.data.transform(factuals)

@@ -313,3 +313,19 @@ def test_random_plans_respect_the_data_set(real, name, seed, unit, multiples):
             assert np.isin(values, [0.0, 1.0]).all()
             if len(block) > 1:
                 assert (values.sum(axis=1) == 1).all()
+
+
+@pytest.mark.parametrize(("noise_per", "n_steps"), [("unit", 4), ("action", 1)])
+def test_noisy_steps_of_an_action(noise_per, n_steps):
+    """Noise that keeps each state where it is, and counts."""
+    variances = []
+
+    class Counting(GaussianNoise):
+        def sample(self, states, variance, n_samples, rng):
+            variances.append(np.broadcast_to(variance, len(states)).tolist())
+            return states[:, None]
+
+    noise = Accumulated(lambda rows: rows[:, 0] > 0.5, Counting(), 0.001, 0.1, crowd_size=2, noise_per=noise_per)
+    crowd = noise.advance(np.zeros((2, 2, 1)), np.array([[0.4], [0.0]]), np.random.default_rng(0))
+    np.testing.assert_allclose(crowd[:, :, 0], [[0.4, 0.4], [0.0, 0.0]])
+    np.testing.assert_allclose(variances, [[0.004 / n_steps] * 2] * n_steps)

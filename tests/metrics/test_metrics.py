@@ -95,14 +95,16 @@ def test_plausible_air_of_linear_model_matches_closed_form(compas_linear):
     np.testing.assert_allclose(result["Plausible_AIR"], exact, atol=0.03)
 
 
-def test_acc_air_follows_plans_in_order(compas_ann, factuals):
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_acc_air_follows_plans_in_order(compas_ann, factuals, noise_per):
     method = Steps(compas_ann, plans=True)
-    benchmark = rose_carla.Benchmark(compas_ann, method, factuals, FEW)
+    benchmark = rose_carla.Benchmark(compas_ann, method, factuals, {**FEW, "noise_per": noise_per})
     result = benchmark.compute_metric("Acc_AIR")
     noise, order = PlausibleNoise(Density.from_model(compas_ann)), compas_ann.feature_input_order
     for row, label in enumerate(factuals.index[:4]):
         start = factuals.loc[[label], order].to_numpy()
-        ends = execute(start, [method.plans[label]], noise, 0.0005, 0.025, 200, common_noise([0, 2], [row]))[0]
+        generators = common_noise([0, 2], [row])
+        ends = execute(start, [method.plans[label]], noise, 0.0005, 0.025, 200, generators, noise_per)[0]
         assert result.loc[label, "Acc_AIR"] == (compas_ann.predict_proba(ends)[:, 1] <= 0.5).mean()
 
 

@@ -94,6 +94,17 @@ def test_execute_against_a_plain_loop():
         np.testing.assert_array_equal(ends[row], states)
 
 
+def test_execute_of_whole_actions_against_a_plain_loop():
+    noise, factual = plausible(clusters(200, 2)), np.array([[0.4, 0.4]])
+    plan = np.array([[0.0, 0.03], [0.0, 0.0], [-0.05, 0.1]])
+    ends = execute(factual, [plan], noise, 0.0005, 0.025, 4, common_noise(1, [0]), "action")
+    (generator,) = common_noise(1, [0])
+    states = np.repeat(factual, 4, axis=0)
+    for action in plan[[0, 2]]:
+        states = noise.sample(states + action, 0.0005 * np.abs(action).sum() / 0.025, 1, generator)[:, 0]
+    np.testing.assert_array_equal(ends[0], states)
+
+
 def test_two_half_actions_have_the_variance_of_one_whole_under_gaussian_noise():
     factual, noise = np.zeros((1, 1)), GaussianNoise()
     halves = execute(factual, [np.array([[0.05], [0.05]])], noise, 0.0005, 0.05, 40_000, rng())

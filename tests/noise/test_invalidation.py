@@ -14,9 +14,18 @@ from rose_carla.noise import (
     execute,
     invalidation_rate,
     linear_invalidation_rate,
+    most_failures_below,
     wilson_interval,
 )
 from scipy.stats import binom, norm
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("n", [1, 10, 37, 400, 500])
+@pytest.mark.parametrize("limit", [0.01, 0.25, 0.5, 0.9, 1.0])
+def test_most_failures_below_a_limit_against_all_counts(limit, n, confidence):
+    passing = [k for k in range(n + 1) if wilson_interval(np.array([k]), n, confidence)[1][0] < limit]
+    assert most_failures_below(limit, n, confidence) == max(passing, default=-1)
 
 
 def test_wilson_interval_against_statsmodels_values():

@@ -60,13 +60,29 @@ def test_noisy_step_follows_algorithm_1():
     assert has_same_distribution(ours, np.array(theirs))
 
 
-def test_accumulated_noise_follows_definition_2():
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_accumulated_noise_follows_definition_2(noise_per):
     noise = plausible(clusters(40, 2))
     factual, plan = noise.density.points_[2], np.array([[0.06, 0.0], [0.0, -0.04]])
-    ours = execute(factual[None], [plan], noise, 0.001, 0.025, 4000, rng())[0]
+    ours = execute(factual[None], [plan], noise, 0.001, 0.025, 4000, rng(), noise_per)[0]
     generator, kernels = rng(1), kernels_of(noise)
-    theirs = [reference.accumulate_noise(factual, plan, 0.001, 0.025, kernels, generator) for _ in range(200)]
+    theirs = [
+        reference.accumulate_noise(factual, plan, 0.001, 0.025, kernels, generator, noise_per) for _ in range(200)
+    ]
     assert has_same_distribution(ours, np.array(theirs))
+
+
+def test_accumulated_rate_of_whole_actions_follows_algorithm_2():
+    noise = plausible(clusters(40, 2))
+    factual, plan, generator = np.array([0.42, 0.42]), np.array([[0.1, 0.0], [0.0, 0.1]]), rng(1)
+    ours = accumulated_invalidation_rate(
+        is_favourable, factual[None], [plan], noise, 0.001, 0.05, 20_000, rng(), noise_per="action"
+    )
+    theirs = reference.accumulated_invalidation_rate(
+        is_favourable, factual, plan, 0.001, 0.05, kernels_of(noise), 200, generator, "action"
+    )
+    assert binomtest(round(200 * theirs), 200, ours.rate[0]).pvalue > 1e-3
+    assert 0.05 < ours.rate[0] < 0.95
 
 
 def test_invalidation_rates_follow_proposition_1_and_algorithm_2():

@@ -292,15 +292,18 @@ def test_plan_chart_shows_steps_and_chances():
     sentence = "increase savings from 100 to 2,500"
     assert labels == ["today: rejected", *(f"{number}. {sentence}" for number in (1, 2, 3))]
     dots = [line.get_xydata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
-    np.testing.assert_allclose(dots, [[0, 0], [0.25, 1], [0.5, 2], [0.88, 3]])
+    np.testing.assert_allclose(dots, [[0.07, 0], [0.25, 1], [0.5, 2], [0.88, 3]])
+    hollow = [line.get_markerfacecolor() == "white" for line in ax.get_lines() if line.get_marker() == "o"]
+    assert hollow == [True, True, False, False]  # exact states that are not accepted
     whiskers = [line.get_xydata() for line in ax.get_lines() if line.get_linewidth() == 2]
-    expected = [[[step.success.lower, row], [step.success.upper, row]] for row, step in enumerate(shown.steps, 1)]
+    successes = [shown.without_plan, *(step.success for step in shown.steps)]
+    expected = [[[success.lower, row], [success.upper, row]] for row, success in enumerate(successes)]
     np.testing.assert_allclose(whiskers, expected)
-    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], [0.25, 0.5, 0.88])
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], [0.07, 0.25, 0.5, 0.88])
     (tau,) = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
     assert set(tau.get_xdata()) == {0.85}
     written = {text.get_text(): text for text in ax.texts}
-    assert written.keys() == {"25%", "50%", "88%", "target"}
+    assert written.keys() == {"7%", "25%", "50%", "88%", "target"}
     assert [name for name, text in written.items() if text.get_fontweight() == "bold"] == ["88%"]
     assert ax.get_title("left") == "Plan for person 7"
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # from the top

@@ -13,21 +13,22 @@ from rose_carla.rose.plan import COLUMNS, tidy
 NOTHING = np.zeros(2)
 
 
-def make_plan(steps=2, found=True, reason=""):
+def make_plan(steps=2, found=True, reason="", accepted=True, probability=0.444444444):
     changes = [("duration", 36.0, 25.799999999999997), ("other-debtors", "none", "guarantor")][:steps]
-    success = Success(0.444444444, 0.40001, 0.5)
+    success = Success(probability, 0.40001, 0.5)
     made = tuple(
-        PlanStep(name, before, after, NOTHING, NOTHING, 6.000000000000001, success) for name, before, after in changes
+        PlanStep(name, before, after, NOTHING, NOTHING, 6.000000000000001, success, accepted)
+        for name, before, after in changes
     )
-    return Plan("P1", NOTHING, made, found, reason, success)
+    return Plan("P1", NOTHING, made, found, reason, success, Success(0.12, 0.1, 0.140001))
 
 
 def test_one_row_for_each_step():
     frame = make_plan().to_frame()
     assert tuple(frame.columns) == COLUMNS
     assert frame.to_numpy().tolist() == [
-        ["P1", "plan", 1, "duration", 36, 25.8, 6, 0.4444, 0.4, 0.5, ""],
-        ["P1", "plan", 2, "other-debtors", "none", "guarantor", 6, 0.4444, 0.4, 0.5, ""],
+        ["P1", "plan", 1, "duration", 36, 25.8, 6, 0.4444, 0.4, 0.5, True, 0.12, 0.1, 0.14, ""],
+        ["P1", "plan", 2, "other-debtors", "none", "guarantor", 6, 0.4444, 0.4, 0.5, True, 0.12, 0.1, 0.14, ""],
     ]
 
 
@@ -39,6 +40,7 @@ def test_one_row_without_steps(found, status):
     assert len(frame) == 1
     row = frame.iloc[0]
     assert [row["person"], row["status"], row["reason"], row["success"]] == ["P1", status, "why", 0.4444]
+    assert [row["accepted"], row["without_plan"]] == [found, 0.12]
     assert row[["step", "feature", "from", "to", "size"]].isna().all()
 
 
@@ -52,14 +54,16 @@ def test_tables_of_several_people_have_one_schema():
 def test_json_object():
     plan = make_plan()
     success = {"probability": 0.4444, "lower": 0.4, "upper": 0.5}
+    outcome = {"size": 6, "success": success, "accepted": True}
     assert json.loads(json.dumps(plan.to_dict())) == {
         "person": "P1",
         "status": "plan",
         "reason": "",
         "success": success,
+        "without_plan": {"probability": 0.12, "lower": 0.1, "upper": 0.14},
         "steps": [
-            {"feature": "duration", "from": 36, "to": 25.8, "size": 6, "success": success},
-            {"feature": "other-debtors", "from": "none", "to": "guarantor", "size": 6, "success": success},
+            {"feature": "duration", "from": 36, "to": 25.8, **outcome},
+            {"feature": "other-debtors", "from": "none", "to": "guarantor", **outcome},
         ],
     }
 
@@ -71,6 +75,17 @@ def test_tidy_keeps_other_values():
 def test_text():
     assert str(make_plan(1)).splitlines() == [
         "Plan for person P1",
+        "  Without changes: success 12% (10% to 14%)",
         "  1. decrease duration from 36 to 25.8: success 44% (40% to 50%)",
     ]
-    assert str(make_plan(0, False, "no plan found: x")) == "Person P1: no plan found: x"
+    assert str(make_plan(0, False, "no plan found: x")).splitlines() == [
+        "Person P1: no plan found: x",
+        "  Without changes: success 12% (10% to 14%)",
+    ]
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.62])
+@pytest.mark.parametrize("accepted", [False, True])
+def test_text_says_where_a_likely_success_is_not_accepted_exactly(accepted, probability):
+    line = make_plan(1, accepted=accepted, probability=probability).lines()[-1]
+    assert line.endswith(", but the exact state is not accepted yet") == (not accepted and probability > 0.5)

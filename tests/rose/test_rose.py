@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.errors import DataError, ModelError, PlanError
-from rose_carla.noise import PlausibleNoise, density_of, linear_invalidation_rate
+from rose_carla.noise import PlausibleNoise, density_of, linear_invalidation_rate, wilson_interval
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import oracle
@@ -170,6 +170,33 @@ def test_plans_in_original_units(rose_one, compas_ann, people):
         assert plan.success == plan.steps[-1].success
         assert len(plan.to_frame()) == len(plan.steps)
         assert str(label) in str(plan)
+
+
+@pytest.mark.parametrize("kind", [RoseOne, RoseMul])
+def test_found_plans_end_accepted_and_tell_what_changing_nothing_gives(kind, rose_one, compas_ann, people):
+    method = rose_one if kind is RoseOne else RoseMul(compas_ann, BRIEF)
+    plans, accepts = method.plan(people.head(20)), models.favourable(compas_ann)
+    assert any(plan.found for plan in plans)
+    for plan in plans:
+        assert [step.accepted for step in plan.steps] == accepts(plan.states)[1:].tolist()
+        if plan.found:
+            assert plan.steps[-1].accepted
+            assert method.task.margins(plan.counterfactual[None])[0] > 0
+            assert plan.success.upper > method.task.tau
+    nothing = np.array([plan.without_plan.probability for plan in plans])
+    factuals = array(compas_ann, people.head(20))
+    rates = fresh_rates(method, factuals, [np.empty((0, factuals.shape[1]))] * 20, 4000).rate
+    np.testing.assert_allclose(nothing, 1 - rates, atol=0.1)
+    assert (nothing == 0).all() == (kind is RoseMul)  # accumulated noise comes with actions only
+
+
+def test_reason_states_the_best_rate_and_the_one_required(rose_one):
+    largest = max(k for k in range(500) if wilson_interval(np.array(k), 500, 0.99)[1] < 0.25) / 500
+    assert rose_one._failure(0.24) == (
+        f"the most robust plan found fails in 24% of noisy implementations; the check requires at most "
+        f"{100 * largest:.3g}% observed, for less than 25% with 99.5% confidence (tau = 0.75)"
+    )
+    assert rose_one._failure(0.1).endswith("fails in 10% of noisy implementations, but its exact end is not accepted")
 
 
 def test_next_action_plans_from_the_current_state(rose_one, compas_ann, people):
