@@ -76,6 +76,7 @@ class FastAR(Sequential):
     name = "FastAR"
     settings_class = FastARSettings
     settings: FastARSettings
+    partial_moves = False
 
     def _task(self) -> Task:
         predict, margin = probability(self._mlmodel), self.settings.margin
@@ -95,7 +96,7 @@ class FastAR(Sequential):
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         return [(self.task.robustness, {"ent_coef": 0.01, "max_seconds": max(self.settings.timeout, 1e-9)})]
 
-    def _failure(self, rate: float) -> str:
+    def _failure(self, rate: float, reached: bool) -> str:
         s = self.settings
         return f"the policy does not reach the goal within {s.max_actions} actions or {s.timeout:g} s"
 

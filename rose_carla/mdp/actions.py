@@ -49,7 +49,8 @@ class ActionSpace:
     """Numbered actions on encoded states: moves of continuous features and settings of categorical ones.
 
     A continuous feature moves by a multiple of its unit, up or down. A move that would cross a bound ends at it; of
-    several such moves only the smallest is possible. A categorical feature is set to another of its categories.
+    several such moves only the smallest is possible. Without ``partial_moves`` none of them is. A categorical feature is
+    set to another of its categories.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ class ActionSpace:
         Size u of a unit of action.
     multiples
         Sizes of moves, in units.
+    partial_moves
+        Whether moves may end at a bound after less than their size.
 
     Attributes
     ----------
@@ -88,7 +91,12 @@ class ActionSpace:
     """
 
     def __init__(
-        self, features: Sequence[Feature], width: int, action_unit: float = 0.025, multiples: Sequence[int] = (1,)
+        self,
+        features: Sequence[Feature],
+        width: int,
+        action_unit: float = 0.025,
+        multiples: Sequence[int] = (1,),
+        partial_moves: bool = True,
     ) -> None:
         if not features:
             raise PlanError(
@@ -126,7 +134,8 @@ class ActionSpace:
                 self._keep[action, columns] = 0.0
         # a move is possible if the next smaller one in its direction stays short of the bound
         smaller = np.array([following.get(abs(move), 0) for move in self.moves])
-        self._shortfall = smaller * self.units[self._column]
+        needed = smaller * self.units[self._column] + _SLACK
+        self._needed_room = needed if partial_moves else np.abs(self.moves) * self.units[self._column] - _SLACK
         self.membership = np.zeros((width, len(self.features)))
         for number, feature in enumerate(self.features):
             self.membership[list(feature.columns), number] = 1.0
@@ -138,12 +147,13 @@ class ActionSpace:
         action_unit: float = 0.025,
         multiples: Sequence[int] = (1,),
         monotone: Mapping[str, str] | None = None,
+        partial_moves: bool = True,
     ) -> ActionSpace:
         """Create the actions on a model's features, except the immutables of its data set.
 
         Parameters
         ----------
-        mlmodel, action_unit, multiples
+        mlmodel, action_unit, multiples, partial_moves
             The model, and as in the constructor.
         monotone
             From a continuous feature to ``"increase"`` or ``"decrease"``, the only way it may move: ``{"age":
@@ -170,7 +180,7 @@ class ActionSpace:
                     features.append(Feature(name, tuple(columns), encodings))
             else:
                 features.append(Feature(name, tuple(columns), direction=DIRECTIONS.get(directions.get(name, ""), 0)))
-        return cls(features, len(order), action_unit, multiples)
+        return cls(features, len(order), action_unit, multiples, partial_moves)
 
     def mask(self, states: np.ndarray) -> np.ndarray:
         """Return which actions are possible in each of (b, d) states, (b, n).
@@ -178,7 +188,7 @@ class ActionSpace:
         A move is possible if its bound is further away than the next smaller move. A category can be set unless the
         state has it already.
         """
-        possible = self.room(states, self._column, self.moves) > self._shortfall + _SLACK
+        possible = self.room(states, self._column, self.moves) > self._needed_room
         for number, feature in enumerate(self.features):
             if feature.encodings is not None:
                 distances = np.abs(states[:, None, list(feature.columns)] - feature.encodings).max(axis=2)

@@ -18,6 +18,7 @@ from rose_carla.noise import (
     execute,
     invalidation_rate,
     noisy_step,
+    unit_actions,
 )
 from rose_carla.noise.invalidation import Favourable
 from rose_carla.noise.plausible import Randomness, SharedGenerators
@@ -184,7 +185,30 @@ class Accumulated:
 
     def follow(self, factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rng: Randomness) -> np.ndarray:
         """Return where ``n`` people end up who follow each plan, (b, n, d)."""
-        return execute(factuals, plans, self.noise, self.variance, self.action_unit, n, rng)
+        return execute(factuals, plans, self.noise, self.variance, self.action_unit, n, rng, self.noise_per)
+
+    def sweep_last_action(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rngs: Sequence[np.random.Generator]
+    ) -> list[np.ndarray]:
+        """Return for each plan its invalidation rates after 0, 1, ... units of its last action.
+
+        People who implement an action unit by unit pass all shorter versions of it, so one simulation is enough. With
+        noise per action it is not: then there are only the rates before and after.
+        """
+        crowd = self.follow(factuals, [plan[:-1] for plan in plans], n, rngs)
+        last = [plan[-1:] for plan in plans]
+        units = [unit_actions(plan, self.action_unit) if self.noise_per == "unit" else plan for plan in last]
+        rates = [[rate] for rate in self.rates(factuals, crowd, rngs).tolist()]
+        for step in range(max(len(each) for each in units)):
+            rows = np.array([row for row, each in enumerate(units) if step < len(each)])
+            actions = np.repeat(np.stack([units[row][step] for row in rows]), n, axis=0)
+            shared = SharedGenerators(rngs[row] for row in rows.tolist())
+            people = crowd[rows].reshape(-1, crowd.shape[2])
+            moved = noisy_step(people, actions, self.noise, self.variance, self.action_unit, shared)
+            crowd[rows] = moved.reshape(len(rows), *crowd.shape[1:])
+            for row, rate in zip(rows.tolist(), self.rates(factuals[rows], crowd[rows], shared), strict=True):
+                rates[row].append(float(rate))
+        return [np.array(each) for each in rates]
 
     def evaluate(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float

@@ -89,8 +89,9 @@ def most_failures_below(limit: float, n_samples: int, confidence: float = 0.95) 
 
     Examples
     --------
+    >>> from rose_carla.noise.invalidation import most_failures_below
     >>> most_failures_below(0.25, 500, 0.99)
-    99
+    100
     """
 
     def upper(failures: int) -> float:

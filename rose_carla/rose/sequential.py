@@ -102,11 +102,13 @@ class Sequential(Method):
     """
 
     settings: SequentialSettings
+    #: Whether a move that would cross a bound ends at it.
+    partial_moves = True
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(mlmodel, hyperparams)
         s = self.settings
-        self.space = ActionSpace.from_model(mlmodel, s.action_unit, s.multiples, s.monotone)
+        self.space = ActionSpace.from_model(mlmodel, s.action_unit, s.multiples, s.monotone, self.partial_moves)
         self.plans: dict[Hashable, np.ndarray] = {}
         self.task = self._task()
         if s.fit:
@@ -246,14 +248,16 @@ class Sequential(Method):
             chunk = rows[part]
             plans, ends = [np.empty((0, chunk.shape[1]))] * len(chunk), chunk.copy()
             found, rates = np.ones(len(chunk), dtype=bool), np.zeros(len(chunk))
+            reached = found.copy()
             rejected = np.flatnonzero(self.task.probability(chunk) <= self.border)
             if len(rejected):
                 generators = _generators(chunk[rejected], self.settings.seed, _PLANNING)
                 result = self.planner.plan(chunk[rejected], generators, self._deadline())
                 ends[rejected], found[rejected], rates[rejected] = result.ends, result.found, result.rates
+                reached[rejected] = result.reached
                 for row, plan in zip(rejected, result.plans, strict=True):
                     plans[row] = plan
-            yield part, SearchResult(plans, ends, found, rates)
+            yield part, SearchResult(plans, ends, found, rates, reached)
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
@@ -269,18 +273,25 @@ class Sequential(Method):
             0.95,
         )
         reasons = [
-            "" if found and len(plan) else self._reason(found, rate)
-            for plan, found, rate in zip(result.plans, result.found, result.rates, strict=True)
+            "" if found and len(plan) else self._reason(found, rate, reached)
+            for plan, found, rate, reached in zip(result.plans, result.found, result.rates, result.reached, strict=True)
         ]
         return make_plans(self._mlmodel, self.space, rows, labels, result.plans, result.found, reasons, rates)
 
-    def _reason(self, found: bool, rate: float) -> str:
-        return "accepted already, nothing needs to change" if found else f"no plan found: {self._failure(rate)}"
+    def _reason(self, found: bool, rate: float, reached: bool) -> str:
+        if found:
+            return "accepted already, nothing needs to change"
+        return f"no plan found: {self._failure(rate, reached)}"
 
-    def _failure(self, rate: float) -> str:
-        """Return the reason for the lack of a plan, given the lowest invalidation rate observed."""
-        if rate >= 1:
-            return "no reachable state is classified favourably"
+    def _failure(self, rate: float, reached: bool) -> str:
+        """Return the reason for the lack of a plan: the lowest invalidation rate, if a favourable state was found."""
+        if not reached:
+            if not (self.planner.search and self.planner.shorten):
+                return "the policy reaches no state that is classified favourably"
+            return (
+                "no state in reach is classified favourably: neither the policy nor values of accepted training rows "
+                "nor ascent from several starts leads to one"
+            )
         check = self.planner.settling
         largest = most_failures_below(self.task.limit, check.n_check, 2 * check.confidence - 1) / check.n_check
         fails = f"fails in {_percent(rate)} of noisy implementations"

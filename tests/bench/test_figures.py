@@ -265,8 +265,8 @@ def test_quick_run_writes_figures_and_provenance(quick):
     assert about["cells"]["seconds"] > 0
     assert about["settings"] == {
         "actionable": False, "backend": "local", "cells": str(folder / "cells"), "datasets": ["compas"],
-        "formats": ["pdf", "svg"], "jobs": 1, "names": ["noise", "distances"], "out": str(folder / "out"),
-        "quick": True, "scheduler": None, "seeds": 1,
+        "formats": ["pdf", "svg"], "jobs": 1, "names": ["noise", "distances"], "noise_per": "unit",
+        "out": str(folder / "out"), "quick": True, "scheduler": None, "seeds": 1,
     }  # fmt: skip
     assert plt.get_fignums() == []
 

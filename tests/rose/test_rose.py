@@ -377,6 +377,13 @@ def test_plans_are_legal_for_any_mix_of_people(german_one, german_typed, seed):
     assert models.favourable(german_typed)(ends[found]).all()
 
 
+def ends_at_bounds(factual, plan):
+    """Whether each action of a plan ends at a bound of the feature that it moves."""
+    states = factual + plan.cumsum(axis=0)
+    moved = np.abs(plan).argmax(axis=1)
+    return np.isin(states[np.arange(len(plan)), moved].round(9), (0, 1))
+
+
 @pytest.mark.parametrize("search", [False, True])
 @pytest.mark.parametrize("shorten", [False, True])
 def test_search_and_shorten_options(rose_one, compas_ann, people, search, shorten):

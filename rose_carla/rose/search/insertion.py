@@ -8,7 +8,7 @@ import numpy as np
 from rose_carla.mdp import Accumulated
 from rose_carla.rose.search.drafts import MAX_LOGIT, Drafts, Task
 
-#: People in the simulation of a draft, and of those that are compared in the end.
+#: People in the simulation of a draft.
 _CROWD = 32
 #: Maximum number of insertions.
 _ROUNDS = 8
@@ -53,10 +53,10 @@ def insert_changes(
     drafts = drafts.copy()
     alive = np.arange(len(drafts))
     for _ in range(_ROUNDS):
-        seeds = [int(rngs[row].integers(2**63)) for row in alive.tolist()]
-        now, failures = _simulate(task, drafts[alive], np.array(seeds))
+        seeds = np.array([int(rngs[row].integers(2**63)) for row in alive.tolist()])
+        now, failures = _simulate(task, drafts[alive], seeds)
         left = (failures > _SAFETY * aim) | (task.margins(drafts.ends[alive]) <= 0)
-        alive, now, seeds = alive[left], now[left], np.array(seeds)[left]
+        alive, now, seeds = alive[left], now[left], seeds[left]
         if len(alive) == 0:
             break
         current = drafts[alive]

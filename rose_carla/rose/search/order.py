@@ -69,7 +69,7 @@ def _best(task: Task, draft: Drafts, orders: list[tuple[int, ...]], seed: int) -
 
 
 def _lengths(order: tuple[int, ...]) -> range:
-    return range(1, len(order) + 1)
+    return range(len(order) + 1)
 
 
 def _ignores_order(task: Task) -> bool:

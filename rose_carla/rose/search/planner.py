@@ -18,8 +18,10 @@ from rose_carla.rose.search.walk import Walks, walk
 
 #: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
-#: Factor on the samples of the last check of people without a plan, and of their second walk.
+#: Factor on the samples of a second walk, and on those of the last check of people without a plan: under one-off noise
+#: and for a crowd, which takes a hundred times as long.
 _MORE_SAMPLES = 4
+_LAST_CHECK, _LAST_CROWD = 16, 4
 #: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2
 _RIVAL_ROUNDS = 3
@@ -38,6 +40,8 @@ class SearchResult:
     found: np.ndarray
     #: (b,) invalidation rate in the check, or the lowest observed.
     rates: np.ndarray
+    #: (b,) whether a favourable state was found, robust or not.
+    reached: np.ndarray
 
 
 @dataclass(eq=False)
@@ -85,12 +89,14 @@ class Planner:
         if self.shorten:
             drafts, found, rates = self._shorten(walks, rngs)
             plans, ends = drafts.plans(), drafts.ends
+            reached = found | (self.task.margins(ends) > 0)
         else:
             plans, ends = walks.plans(), walks.drafts.ends
             found, rates = self._check(factuals, plans, ends, walks, rngs)
+            reached = found | (walks.rates < 1)
         empty = np.empty((0, factuals.shape[1]))
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
-        return SearchResult(plans, ends, found, rates)
+        return SearchResult(plans, ends, found, rates, reached)
 
     def _walk(
         self,
@@ -132,7 +138,8 @@ class Planner:
             chosen = [rngs[row] for row in rows.tolist()]
             self._reorder(drafts, rates, rows, rngs)
             drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
-            drafts[rows] = choose_order(self.task, drafts[rows], chosen) if self._ignores_order else drafts[rows]
+            if self._ignores_order:
+                drafts[rows] = choose_order(self.task, drafts[rows], chosen)
         return drafts, found, rates
 
     @property
@@ -158,7 +165,8 @@ class Planner:
         if not self._ignores_order:
             start = choose_order(self.task, start, chosen)
         settled, passed, rate = self.settling.settle(start, chosen, same_features)
-        better = passed | (rate < rates[rows])
+        # an accepted state is better than none, however little robust
+        better = passed | (rate < rates[rows]) | (self.task.margins(drafts.ends[rows]) <= 0)
         drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
         found[rows] |= passed
 
@@ -201,7 +209,7 @@ class Planner:
         if len(rows) == 0:
             return
         part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
-        n_check = _MORE_SAMPLES * self.n_check
+        n_check = (_LAST_CHECK if self._ignores_order else _LAST_CROWD) * self.n_check
         found[rows], rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, n_check)
         rates[rows] = rate.rate
 
@@ -268,7 +276,7 @@ def calibrate(
     drafts = walk(task, policy, factuals, max_actions, rngs).drafts
     less = drafts.copy()
     less.ends = drafts.factuals + 0.85 * (drafts.ends - drafts.factuals)
-    margins = np.stack([task.margins(drafts.ends), task.margins(less.ends)])
+    margins = np.stack([task.guide(drafts.ends), task.guide(less.ends)])
     rows = np.flatnonzero((margins > 0).all(axis=0))
     if len(rows) == 0:
         return 1.0

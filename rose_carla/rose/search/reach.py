@@ -26,8 +26,9 @@ _SCREENING, _FINAL, _CLIMBING, _ACCUMULATED = 48, 400, 200, 160
 _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
 #: Starts of the ascent on the margin besides the person; starts of the ascent on the rate, its rounds, the moves judged
 #: in each, and the share of the rate aimed at where it ends.
-_INSERTION_STARTS = 2
 _STARTS, _CLIMB_STARTS, _CLIMBS, _CLIMB_MOVES, _CLIMB_TO = 4, 3, 8, 16, 0.75
+#: Starts of the ascent under accumulated noise, besides the person.
+_INSERTION_STARTS = 2
 #: People searched for at a time, which bounds memory.
 _PEOPLE = 32
 #: Seed of the noise of the screening, the same for all drafts.
@@ -36,7 +37,7 @@ _SEED = 31
 
 @dataclass(eq=False)
 class Reach:
-    """Search for drafts of people (b, d) that ends favourably, independent of a policy."""
+    """Search for drafts that end favourably, independent of a policy."""
 
     #: Goal of the plans.
     task: Task
@@ -233,23 +234,28 @@ class Reach:
             kept = _finalists(owners, costs, rates, self.aim)
             drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
             rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
-            starts = np.concatenate([_first(owners, rates, rank) for rank in range(_INSERTION_STARTS)])
-            starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
-            if len(starts):
-                chosen = [rngs[owner] for owner in owners[starts].tolist()]
-                start = drafts[starts]
-                # and once from nothing
-                first = _first(owners[starts], rates[starts])
-                start = Drafts.concat([start, Drafts.empty(self.task.space, start.factuals[first])])
-                people = np.concatenate([owners[starts], owners[starts][first]])
-                chosen = [rngs[owner] for owner in people.tolist()]
-                longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
-                rates = np.concatenate([rates, self.task.evaluate(longer, _ACCUMULATED, chosen).rate])
-                rates[len(owners) :][self.task.margins(longer.ends) <= 0] = 1.0
-                drafts, owners = Drafts.concat([drafts, longer]), np.concatenate([owners, people])
-                costs = self._cost(drafts.factuals, drafts.ends)
+            drafts, owners, rates = self._insert(drafts, owners, rates, rngs)
+            costs = self._cost(drafts.factuals, drafts.ends)
         best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
         return drafts[best], owners[best], rates[best]
+
+    def _insert(
+        self, drafts: Drafts, owners: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Return the drafts and, for people without one that should pass, others by ascent under accumulated noise."""
+        starts = np.concatenate([_first(owners, rates, rank) for rank in range(_INSERTION_STARTS)])
+        starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
+        if len(starts) == 0:
+            return drafts, owners, rates
+        first = starts[_first(owners[starts], rates[starts])]
+        from_nothing = Drafts.empty(self.task.space, drafts.factuals[first])
+        people = np.concatenate([owners[starts], owners[first]])
+        chosen = [rngs[owner] for owner in people.tolist()]
+        start = Drafts.concat([drafts[starts], from_nothing])
+        longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
+        seen = self.task.evaluate(longer, _ACCUMULATED, chosen).rate
+        seen[self.task.margins(longer.ends) <= 0] = 1.0
+        return Drafts.concat([drafts, longer]), np.concatenate([owners, people]), np.concatenate([rates, seen])
 
     def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:
         """Return one-off invalidation rates from ``n`` noisy versions, the same noise for all states."""

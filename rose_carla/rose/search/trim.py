@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from rose_carla.mdp import Accumulated
 from rose_carla.rose.search.drafts import Drafts
 from rose_carla.rose.search.settle import Settling
 
@@ -17,9 +18,9 @@ def trim(
 ) -> tuple[Drafts, np.ndarray]:
     """Return plans of which no step can be left out or shortened by a unit, and their invalidation rates.
 
-    Every variant is checked on fresh noise. The variant that saves most replaces the plan, until none passes. The
-    units by which a step is shortened double while that succeeds. A variant that failed is not tried again: the plan
-    is not more robust afterwards.
+    Every variant is checked on fresh noise. The variant that saves most replaces the plan, until none passes; it is
+    checked twice, because the best of several that pass are lucky. The units by which a step is shortened double while
+    that succeeds. A variant that failed is not tried again: the plan is not more robust afterwards.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def trim(
     rngs
         One generator for each plan.
     """
-    drafts, rates = drafts.copy(), rates.copy()
+    drafts, rates = _shorten_last(settling, drafts.copy(), rates.copy(), rngs)
     numeric = np.array([feature.encodings is None for feature in drafts.space.features])
     units = np.ones((len(drafts), len(numeric)))
     may_drop = np.ones(units.shape, dtype=bool)
@@ -52,17 +53,54 @@ def trim(
             variants.factuals, variants.plans(), variants.ends, [rngs[each] for each in row.tolist()]
         )
         saved = np.minimum(amount, sizes[row, feature])
+        best = np.flatnonzero(passed)
+        best = best[np.lexsort((-saved[best], row[best]))]
+        best = best[np.unique(row[best], return_index=True)[1]]
+        if len(best):
+            part = variants[best]
+            again, second = settling.check(
+                part.factuals, part.plans(), part.ends, [rngs[each] for each in row[best].tolist()]
+            )
+            passed[best] = again
+            best = best[again]
+            drafts[row[best]], rates[row[best]] = variants[best], second.rate[again]
         whole = np.isinf(amount)
         may_drop[row[whole & ~passed], feature[whole & ~passed]] = False
         failed = ~whole & ~passed
         may_shorten[row[failed], feature[failed]] = units[row[failed], feature[failed]] > 1
         units[row[failed], feature[failed]] = 1
-        won = np.flatnonzero(passed)
-        if len(won):
-            order = won[np.lexsort((-saved[won], row[won]))]
-            _, first = np.unique(row[order], return_index=True)
-            best = order[first]
-            drafts[row[best]], rates[row[best]] = variants[best], rate.rate[best]
-            galloped = best[~whole[best]]
-            units[row[galloped], feature[galloped]] *= 2
+        shortened = best[~whole[best]]
+        units[row[shortened], feature[shortened]] *= 2
+    return drafts, rates
+
+
+def _shorten_last(
+    settling: Settling, drafts: Drafts, rates: np.ndarray, rngs: Sequence[np.random.Generator]
+) -> tuple[Drafts, np.ndarray]:
+    """Shorten the last change at once to the shortest length that should pass, where that passes the check.
+
+    Under accumulated noise one sweep gives the rates of all lengths.
+    """
+    robustness = settling.task.robustness
+    if not isinstance(robustness, Accumulated) or robustness.noise_per != "unit":
+        return drafts, rates
+    last = drafts.last_changes()
+    numeric = np.array([feature.encodings is None for feature in drafts.space.features])
+    sizes = drafts.sizes()[np.arange(len(drafts)), last]
+    rows = np.flatnonzero(numeric[last] & (sizes > 1 + 1e-6))
+    if len(rows) == 0:
+        return drafts, rates
+    chosen, part = [rngs[row] for row in rows.tolist()], drafts[rows]
+    swept = robustness.sweep_last_action(part.factuals, part.plans(), settling.n_check, chosen)
+    # the shortest length from which on all lengths should pass
+    lengths = np.array(
+        [len(each) - np.argmin(each[::-1] < settling.aim) if (each >= settling.aim).any() else 1 for each in swept]
+    )
+    less = sizes[rows] - lengths.clip(1)
+    kept = np.flatnonzero(less >= 1 - 1e-6)
+    rows, part = rows[kept], part[kept].reduce(last[rows[kept]], less[kept])
+    if len(rows):
+        chosen = [rngs[row] for row in rows.tolist()]
+        passed, rate = settling.check(part.factuals, part.plans(), part.ends, chosen)
+        drafts[rows[passed]], rates[rows[passed]] = part[passed], rate.rate[passed]
     return drafts, rates

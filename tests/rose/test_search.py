@@ -1,0 +1,228 @@
+"""Parts of the search against closed forms, loops and worlds with a known answer."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise
+from rose_carla.noise import GaussianNoise
+from rose_carla.noise.plausible import CommonNoise
+from rose_carla.rose.search import Drafts, Task, has_plateaus
+from rose_carla.rose.search.insertion import insert_changes
+from rose_carla.rose.search.order import choose_order
+from rose_carla.rose.search.reach import Reach
+from rose_carla.rose.search.settle import Settling
+from rose_carla.rose.search.trim import trim
+from scipy.special import expit
+
+UNIT = 0.05
+WEIGHTS, BIAS = np.array([4.0, 3.0, 2.0]), -3.5
+SPACE = ActionSpace([Feature(f"x{i}", (i,)) for i in range(3)], 3, UNIT, (1, 2, 4))
+
+
+def probability(states):
+    return expit(states @ WEIGHTS + BIAS)
+
+
+def one_off(accepts=None):
+    return OneOff(accepts or (lambda rows: probability(rows) > 0.5), GaussianNoise(), 0.01, 64)
+
+
+def task(noise=None, predict=probability, **options):
+    noise = noise or one_off()
+    return Task(SPACE, predict, noise, 0.75, one_off=noise if isinstance(noise, OneOff) else one_off(), **options)
+
+
+def drafts(factuals, changes, turns=None):
+    """Drafts with the given changes, in column order unless ``turns`` says otherwise."""
+    factuals, changes = np.atleast_2d(factuals).astype(float), np.atleast_2d(changes).astype(float)
+    turns = np.where(changes != 0, np.arange(3.0) if turns is None else np.asarray(turns, dtype=float), np.inf)
+    return Drafts(SPACE, factuals, factuals + changes, turns)
+
+
+def generators(n, seed=0):
+    return [np.random.default_rng([seed, i]) for i in range(n)]
+
+
+class PullsBack(GaussianNoise):
+    """Every step multiplies the first feature by 0.9, without noise: the data pull at it."""
+
+    def sample(self, states, variance, n_samples, rng):
+        moved = np.repeat(states[:, None, :], n_samples, axis=1)
+        moved[..., 0] *= 0.9
+        return moved
+
+
+def test_reduce_shortens_or_undoes_one_change():
+    draft = drafts([[0.1, 0.2, 0.3]] * 3, [[0.2, 0.15, 0.0]] * 3)
+    shorter = draft.reduce(np.array([0, 0, 1]), np.array([1.0, np.inf, 3.0]))
+    np.testing.assert_allclose(shorter.ends, [[0.25, 0.35, 0.3], [0.1, 0.35, 0.3], [0.3, 0.2, 0.3]])
+    assert [len(plan) for plan in shorter.plans()] == [2, 1, 1]
+    assert draft.last_changes().tolist() == [1, 1, 1]
+
+
+def test_plateaus_are_those_of_step_functions():
+    rows = np.random.default_rng(0).random((100, 3))
+    assert not has_plateaus(SPACE, probability, rows)
+    assert has_plateaus(SPACE, lambda states: probability(states.round(1)), rows)
+
+
+def test_guide_of_a_step_function_tells_how_far_inside_a_state_is():
+    def steps(states):
+        return np.where(states[:, 0] > 0.5, 0.9, 0.1)
+
+    noise = one_off(lambda rows: rows[:, 0] > 0.5)
+    states = np.array([[0.4, 0, 0], [0.51, 0, 0], [0.55, 0, 0], [0.7, 0, 0]], dtype=float)
+    margins = task(noise, steps).guide(states)
+    assert margins[1] == margins[2] == margins[3]
+    guide = task(noise, steps, has_plateaus=True).guide(states)
+    assert (np.diff(guide) > 0).all()
+    assert guide[0] <= 0
+
+
+def test_common_noise_is_the_same_for_all_states():
+    noise, states = GaussianNoise(), np.random.default_rng(0).random((4, 3))
+    offsets = noise.sample(states, 0.01, 5, CommonNoise(3)) - states[:, None, :]
+    np.testing.assert_allclose(offsets, np.broadcast_to(offsets[:1], offsets.shape), atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_order_under_accumulated_noise_is_the_best_of_all(k):
+    """What the data pull at comes last; compared with an exhaustive search."""
+    changes = np.zeros(3)
+    changes[:k] = [0.5, 0.4, 0.3][:k]
+    scores = {}
+    for order in itertools.permutations(range(k)):
+        turns = np.full(3, np.inf)
+        turns[list(order)] = np.arange(k)
+        plan = drafts([[0.0, 0.0, 0.0]], changes, turns).plans()
+        noise = Accumulated(None, PullsBack(), 0.0005, UNIT, 4)
+        scores[order] = float(noise.follow(np.zeros((1, 3)), plan, 1, generators(1))[0, 0] @ WEIGHTS)
+    # the classifier accepts those that end with the first feature
+    border = (max(scores.values()) + max(score for order, score in scores.items() if order[-1] != 0)) / 2
+    noise = Accumulated(lambda rows: rows @ WEIGHTS > border, PullsBack(), 0.0005, UNIT, 4)
+    start = drafts([[0.0, 0.0, 0.0]], changes)
+    chosen = np.argsort(choose_order(task(noise), start, generators(1)).turns[0])[:k]
+    assert chosen[-1] == 0
+    assert scores[tuple(chosen.tolist())] == pytest.approx(max(scores.values()))
+
+
+def test_order_of_many_changes_is_greedy_from_the_end():
+    space = ActionSpace([Feature(f"x{i}", (i,)) for i in range(6)], 6, UNIT, (1,))
+    weights = np.full(6, 2.0)
+    noise = Accumulated(lambda rows: rows @ weights > 2.4, PullsBack(), 0.0005, UNIT, 4)
+    world = Task(space, lambda states: expit(states @ weights - 2.4), noise, 0.75)
+    draft = Drafts(space, np.zeros((1, 6)), np.full((1, 6), 0.25), np.arange(6.0)[None])
+    assert choose_order(world, draft, generators(1)).turns[0].argmax() == 0
+
+
+def test_order_under_one_off_noise_never_lowers_the_chance():
+    # the second change alone would be a step back
+    weights = np.array([6.0, -2.0, 1.0])
+    accepts = lambda rows: (rows @ weights > 2.0) & (rows[:, 1] < 0.9)  # noqa: E731
+    world = task(OneOff(accepts, GaussianNoise(), 0.01, 64), lambda states: expit(states @ weights - 2.0))
+    draft = drafts([[0.1, 0.2, 0.0]], [[0.5, 0.2, 0.3]], turns=[0, 1, 2])
+    after = {}
+    for name, plan in (("given", draft.plans()[0]), ("chosen", choose_order(world, draft, generators(1)).plans()[0])):
+        prefixes = [plan[:k] for k in range(1, 4)]
+        factuals = np.repeat(draft.factuals, 3, axis=0)
+        after[name] = world.robustness.evaluate(factuals, prefixes, 2000, generators(3), 0.95).rate
+    assert np.diff(after["given"]).max() > 0.05
+    assert np.diff(after["chosen"]).max() < 0.02
+
+
+def test_no_step_of_a_trimmed_plan_can_be_left_out_or_shortened():
+    """Gaussian noise, linear classifier: checks against the closed form of the invalidation rate."""
+    from scipy.special import ndtr
+
+    world = task()
+    settling = Settling(world, None, 1.0, 2000, 0.99)
+    rng = np.random.default_rng(0)
+    factuals = rng.random((60, 3)) * 0.3
+    changes = np.round(rng.random((60, 3)) * 10) * UNIT * (rng.random((60, 3)) < 0.8) + np.array([0.5, 0.0, 0.0])
+    start = drafts(factuals, changes)
+    passed, rate = settling.check(factuals, start.plans(), start.ends, generators(60))
+    start, rates = start[passed], rate.rate[passed]
+    trimmed, _ = trim(settling, start, rates, generators(len(start), 1))
+    deviation = 0.1 * np.linalg.norm(WEIGHTS)
+
+    def closed_form(ends):
+        return ndtr(-(ends @ WEIGHTS + BIAS) / deviation)
+
+    assert len(start) > 20
+    assert (closed_form(trimmed.ends) < 0.25).all()
+    assert (trimmed.sizes() <= start.sizes() + 1e-9).all()
+    for row in range(len(trimmed)):
+        for feature in np.flatnonzero(trimmed.sizes()[row] > 0):
+            shorter = trimmed[np.array([row])].reduce(np.array([feature]), np.array([1.0]))
+            # a rate that passes is at most about 0.227; one in thirty such checks may go either way
+            assert closed_form(shorter.ends)[0] > 0.205
+
+
+def test_sweep_of_the_last_action_gives_the_rates_of_all_lengths():
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.002, UNIT, 4)
+    factual, plan = np.array([[0.1, 0.3, 0.2]]), np.array([[0.0, 0.2, 0.0], [0.43, 0.0, 0.0]])
+    swept = noise.sweep_last_action(factual, [plan], 4000, generators(1))[0]
+    assert len(swept) == 10  # before the action, eight units, and the rest
+    for length in (0, 3, 8):
+        shorter = np.array([plan[0], plan[1] / 0.43 * length * UNIT])
+        rate = noise.evaluate(factual, [shorter], 4000, generators(1, seed=2), 0.99)
+        assert rate.lower[0] - 0.02 <= swept[length] <= rate.upper[0] + 0.02
+
+
+def islands(states):
+    """Accepted only where both of the first two features are high: single changes do not help."""
+    return np.where((states[:, 0] > 0.7) & (states[:, 1] > 0.7), 0.95, 0.05)
+
+
+@pytest.mark.parametrize("kind", ["rows", "nothing"])
+def test_training_rows_lead_to_states_that_single_moves_do_not(kind):
+    noise = OneOff(lambda rows: islands(rows) > 0.5, GaussianNoise(), 0.0004, 64)
+    world = task(noise, islands, has_plateaus=True)
+    rng = np.random.default_rng(0)
+    rows = rng.random((500, 3)) if kind == "rows" else np.empty((0, 3))
+    people = np.array([[0.1, 0.2, 0.5], [0.3, 0.1, 0.9]])
+    found, rates = Reach(world, rows, 0.2, 0.5).search(people, generators(2))
+    reached = islands(found.ends) > 0.5
+    if kind == "rows":
+        assert reached.all()
+        assert (rates < 0.2).all()
+        assert (found.ends[:, 2] == people[:, 2]).all()  # the third feature does not matter
+    else:
+        assert (rates[~reached] == 1).all()
+
+
+def test_search_keeps_directions_and_bounds():
+    space = ActionSpace(
+        [Feature("x0", (0,), direction=1, upper=0.8), Feature("x1", (1,), direction=-1)], 3, UNIT, (1, 2)
+    )
+    weights = np.array([4.0, 1.0, 3.0])
+    noise = OneOff(lambda rows: rows @ weights > 3.0, GaussianNoise(), 0.0025, 64)
+    world = Task(space, lambda states: expit(states @ weights - 3.0), noise, 0.75, one_off=noise)
+    people = np.random.default_rng(1).random((30, 3)) * 0.5
+    people = people[people @ weights < 2.5]
+    found, _ = Reach(world, np.random.default_rng(0).random((300, 3)), 0.2, 0.5).search(people, generators(len(people)))
+    assert (found.ends[:, 0] >= people[:, 0]).all()
+    assert (found.ends[:, 0] <= 0.8).all()
+    assert (found.ends[:, 1] <= people[:, 1]).all()
+    np.testing.assert_array_equal(found.ends[:, 2], people[:, 2])
+
+
+def test_insertion_puts_a_change_before_one_that_the_data_pull_at():
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4)
+    world = task(noise)
+    reach = Reach(world, np.empty((0, 3)), 0.2, 0.5)
+    start = Drafts.empty(SPACE, np.zeros((1, 3)))
+    found = insert_changes(world, start, 0.2, reach._moves, reach._cost, generators(1))
+    assert noise.evaluate(found.factuals, found.plans(), 50, generators(1), 0.95).rate[0] == 0
+    assert world.margins(found.ends)[0] > 0
+
+
+def test_without_noise_drafts_are_only_accepted():
+    world = Task(SPACE, probability, Precise(), 0.75)
+    people = np.zeros((2, 3))
+    found, rates = Reach(world, np.random.default_rng(0).random((200, 3)), 0.2, 0.5).search(people, generators(2))
+    assert (probability(found.ends) > 0.5).all()
+    assert (rates == 0).all()
