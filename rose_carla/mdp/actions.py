@@ -49,8 +49,8 @@ class ActionSpace:
     """Numbered actions on encoded states: moves of continuous features and settings of categorical ones.
 
     A continuous feature moves by a multiple of its unit, up or down. A move that would cross a bound ends at it; of
-    several such moves only the smallest is possible. Without ``partial_moves`` none of them is. A categorical feature is
-    set to another of its categories.
+    several such moves only the smallest is possible. Without ``partial_moves`` none of them is. A categorical feature
+    is set to another of its categories.
 
     Parameters
     ----------

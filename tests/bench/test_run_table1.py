@@ -94,7 +94,8 @@ def test_run_json_has_provenance(quick):
     assert about["cells"]["seconds"] > 0
     expected = {
         "actionable": False, "backend": "local", "cells": str(quick / "cells"), "classifier": "ann",
-        "datasets": ["german"], "methods": list(TABLE_1), "noise_per": "unit", "out": str(quick / "out"), "quick": True, "scheduler": None,
+        "datasets": ["german"], "methods": list(TABLE_1), "noise_per": "unit",
+        "out": str(quick / "out"), "quick": True, "scheduler": None,
         "seeds": 1,
     }  # fmt: skip
     assert {name: value for name, value in about["settings"].items() if name != "jobs"} == expected

@@ -49,7 +49,7 @@ def trim(
         row, feature = tried.T
         amount = np.where(np.arange(len(tried)) < len(kinds[0]), np.inf, units[row, feature])
         variants = drafts[row].reduce(feature, amount)
-        passed, rate = settling.check(
+        passed, _ = settling.check(
             variants.factuals, variants.plans(), variants.ends, [rngs[each] for each in row.tolist()]
         )
         saved = np.minimum(amount, sizes[row, feature])
