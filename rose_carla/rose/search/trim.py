@@ -11,6 +11,8 @@ from rose_carla.rose.search.settle import Settling
 
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
+#: Factor on the samples of the check of a plan without one of its steps.
+_LONGER = 4
 
 
 def trim(
@@ -18,9 +20,11 @@ def trim(
 ) -> tuple[Drafts, np.ndarray]:
     """Return plans of which no step can be left out or shortened by a unit, and their invalidation rates.
 
-    Every variant is checked on fresh noise. The variant that saves most replaces the plan, until none passes; it is
-    checked twice, because the best of several that pass are lucky. The units by which a step is shortened double while
-    that succeeds. A variant that failed is not tried again: the plan is not more robust afterwards.
+    Every variant is checked on fresh noise. The variant that saves most replaces the plan, until none passes. A plan
+    without a step is checked with more samples, which decides cases near the limit; a plan with a shorter step is
+    checked twice, because there are many and the best of those that pass are lucky. The units by which a step is
+    shortened double while that succeeds. A variant that failed is not tried again: the plan is not more robust
+    afterwards.
 
     Parameters
     ----------
@@ -39,6 +43,7 @@ def trim(
     for _ in range(_ROUNDS):
         sizes = drafts.sizes()
         changed = sizes > 1e-9
+        units = np.where(sizes > units + 1e-6, units, 1.0)
         drop = may_drop & changed & (changed.sum(axis=1) > 1)[:, None]
         shorten = may_shorten & changed & (sizes > units + 1e-6)
         # a step of one unit or less is left out as a whole
@@ -49,22 +54,21 @@ def trim(
         row, feature = tried.T
         amount = np.where(np.arange(len(tried)) < len(kinds[0]), np.inf, units[row, feature])
         variants = drafts[row].reduce(feature, amount)
-        passed, _ = settling.check(
-            variants.factuals, variants.plans(), variants.ends, [rngs[each] for each in row.tolist()]
-        )
+        whole = np.isinf(amount)
+        passed, seen = np.zeros(len(tried), dtype=bool), np.ones(len(tried))
+        for kind, factor in ((whole, _LONGER), (~whole, 1)):
+            part = np.flatnonzero(kind)
+            if len(part):
+                passed[part], seen[part] = _check(settling, variants[part], row[part], rngs, factor)
         saved = np.minimum(amount, sizes[row, feature])
         best = np.flatnonzero(passed)
         best = best[np.lexsort((-saved[best], row[best]))]
         best = best[np.unique(row[best], return_index=True)[1]]
-        if len(best):
-            part = variants[best]
-            again, second = settling.check(
-                part.factuals, part.plans(), part.ends, [rngs[each] for each in row[best].tolist()]
-            )
-            passed[best] = again
-            best = best[again]
-            drafts[row[best]], rates[row[best]] = variants[best], second.rate[again]
-        whole = np.isinf(amount)
+        again = best[~whole[best]]
+        if len(again):
+            passed[again], seen[again] = _check(settling, variants[again], row[again], rngs, 1)
+            best = best[passed[best]]
+        drafts[row[best]], rates[row[best]] = variants[best], seen[best]
         may_drop[row[whole & ~passed], feature[whole & ~passed]] = False
         failed = ~whole & ~passed
         may_shorten[row[failed], feature[failed]] = units[row[failed], feature[failed]] > 1
@@ -72,6 +76,16 @@ def trim(
         shortened = best[~whole[best]]
         units[row[shortened], feature[shortened]] *= 2
     return drafts, rates
+
+
+def _check(
+    settling: Settling, drafts: Drafts, people: np.ndarray, rngs: Sequence[np.random.Generator], factor: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which drafts pass the check with ``factor`` times as many samples, and their invalidation rates."""
+    chosen = [rngs[person] for person in people.tolist()]
+    n_check = factor * settling.n_check
+    passed, rate = settling.check(drafts.factuals, drafts.plans(), drafts.ends, chosen, n_check)
+    return passed, rate.rate
 
 
 def _shorten_last(
@@ -100,7 +114,6 @@ def _shorten_last(
     kept = np.flatnonzero(less >= 1 - 1e-6)
     rows, part = rows[kept], part[kept].reduce(last[rows[kept]], less[kept])
     if len(rows):
-        chosen = [rngs[row] for row in rows.tolist()]
-        passed, rate = settling.check(part.factuals, part.plans(), part.ends, chosen)
-        drafts[rows[passed]], rates[rows[passed]] = part[passed], rate.rate[passed]
+        passed, rate = _check(settling, part, rows, rngs, 1)
+        drafts[rows[passed]], rates[rows[passed]] = part[passed], rate[passed]
     return drafts, rates
