@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rose_carla._lib.params import integers, number
+from rose_carla._lib.params import integer, integers, number
 from rose_carla._lib.runtime import Deadline
 from rose_carla.mdp import Precise, Robustness, StateCost
 from rose_carla.models import probability
@@ -25,6 +25,8 @@ class FastARSettings(SequentialSettings):
 
     #: Sizes of moves, in units.
     multiples: tuple[int, ...] = integers((1,), le=10**6)
+    #: Maximum number of actions per episode and per walk.
+    max_actions: int = integer(50)
     #: Probability above which a state is a goal; above 0.5 it is the ablation with a margin instead of noise.
     margin: float = number(0.5, ge=0.5, lt=1)
     #: Weight lambda of the distance to the nearest training row.

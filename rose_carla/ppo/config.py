@@ -15,7 +15,7 @@ class PPOSettings(Hyperparameters):
     n_envs: int = integer(128, le=10**5)
     #: Steps in each environment per update.
     n_steps: int = integer(32, le=10**5)
-    #: Maximum number of updates.
+    #: Maximum number of updates of one attempt.
     n_updates: int = integer(60)
     #: Time limit in seconds.
     max_seconds: float = number(1e6, gt=0)
@@ -47,6 +47,10 @@ class PPOSettings(Hyperparameters):
     patience: int = integer(8)
     #: Relative decrease of the cost that counts as an improvement.
     tolerance: float = number(0.01, ge=0)
+    #: Greedy validity below which training that no longer improves is stuck rather than converged.
+    target_validity: float = number(0.9, ge=0, le=1)
+    #: Further attempts with more exploration if training is stuck.
+    restarts: int = integer(2, ge=0, le=100)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ from rose_carla.ppo.config import PPOSettings, Update
 from torch import nn
 from tqdm.auto import tqdm
 
+#: Factor on the entropy coefficient in each further attempt.
+_MORE_ENTROPY = 3.0
+#: Validity below which a further attempt starts from new weights.
+_FAIR_VALIDITY = 0.5
+
 
 @dataclass
 class _Rollout:
@@ -87,7 +92,8 @@ def train(
         Policy to start from, including its hidden size, instead of random weights; it is not modified.
     evaluate
         Function from a policy to the validity and mean cost of its greedy actions. If given, the best policy is
-        returned and training stops early once it no longer improves.
+        returned and training stops early once it no longer improves; if it is stuck at a low validity, it is
+        continued with more exploration or restarted first.
     progress
         Whether to show a progress bar; None: only on a terminal.
 
@@ -112,34 +118,46 @@ def train(
         log: list[Update] = []
         best = _Best(settings)
         bar = tqdm(
-            range(settings.n_updates), desc="policy", disable=None if progress is None else not progress, leave=False
+            total=settings.n_updates, desc="policy", disable=None if progress is None else not progress, leave=False
         )
         start = time.perf_counter()
-        for number in bar:
+        number, begin, ent_coef = 0, 0, settings.ent_coef
+        while number < begin + settings.n_updates:
             before = time.perf_counter()
             # Learning rate and entropy annealing
-            left = 1.0 - number / settings.n_updates
+            left = 1.0 - (number - begin) / settings.n_updates
             for group in optimiser.param_groups:
                 group["lr"] = settings.learning_rate * left
             rollout = collector.collect(policy)
-            statistics = _improve(policy, optimiser, rollout, settings, settings.ent_coef * left, generator)
+            statistics = _improve(policy, optimiser, rollout, settings, ent_coef * left, generator)
             now = time.perf_counter()
+            number += 1
             update = Update(
-                steps=(number + 1) * settings.n_envs * settings.n_steps,
+                steps=number * settings.n_envs * settings.n_steps,
                 seconds=now - start,
                 steps_per_second=settings.n_envs * settings.n_steps / (now - before),
                 validity=collector.validity(),
                 cost=collector.cost(),
                 **statistics,
             )
-            if evaluate is not None and (number + 1) % settings.evaluate_every == 0:
+            best.rollouts.append(update.validity)
+            if evaluate is not None and number % settings.evaluate_every == 0:
                 validity, cost = evaluate(policy)
                 update = replace(update, greedy_validity=validity, greedy_cost=cost)
                 best.update(policy, validity, cost)
             log.append(update)
             bar.set_postfix_str(f"validity {update.validity:.2f}, cost {update.cost:.1f} units")
+            bar.update()
             if best.converged or now - start > settings.max_seconds:
                 break
+            # Restarts of stuck training
+            if best.stuck:
+                fresh = ActorCritic(mdp.width, mdp.n_actions, hidden, generator)
+                best.restart(policy, (initial or fresh).state_dict())
+                optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5)
+                begin, ent_coef = number, _MORE_ENTROPY * ent_coef
+                bar.reset()
+        bar.close()
     best.restore(policy)
     return policy.requires_grad_(False), log
 
@@ -213,7 +231,7 @@ class _Collector:
 
 
 class _Best:
-    """Best policy so far, and early stopping."""
+    """Best policy so far, early stopping and restarts."""
 
     def __init__(self, settings: PPOSettings) -> None:
         self.settings = settings
@@ -221,6 +239,12 @@ class _Best:
         self.weights: dict[str, torch.Tensor] | None = None
         self.waited = 0
         self.converged = False
+        #: Whether training should be restarted.
+        self.stuck = False
+        #: Validity of the rollouts of this attempt.
+        self.rollouts: list[float] = []
+        self._attempts = 0
+        self._validity_before = -1.0
 
     def update(self, policy: ActorCritic, validity: float, cost: float) -> None:
         """Compare by validity, then by cost."""
@@ -231,7 +255,31 @@ class _Best:
         if (validity, -cost) > self.score:
             self.score = (validity, -cost)
             self.weights = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
-        self.converged = self.waited >= self.settings.patience
+        if self.waited < self.settings.patience:
+            return
+        if self.score[0] >= self.settings.target_validity:
+            self.converged = True
+        elif not self._improves_in_rollouts():
+            gained = self.score[0] > self._validity_before + self.settings.tolerance
+            # an attempt in vain at a fair validity: the other rows are probably out of reach
+            hopeless = not gained and self.score[0] >= _FAIR_VALIDITY
+            self.stuck = self._attempts < self.settings.restarts and not hopeless
+            self.converged = not self.stuck
+
+    def restart(self, policy: ActorCritic, initial: dict[str, torch.Tensor]) -> None:
+        """Begin another attempt: from the best weights, or from ``initial`` ones if those serve few."""
+        policy.load_state_dict(initial if self.score[0] < _FAIR_VALIDITY or self.weights is None else self.weights)
+        self._attempts += 1
+        self._validity_before = self.score[0]
+        self.rollouts, self.waited, self.stuck = [], 0, False
+
+    def _improves_in_rollouts(self) -> bool:
+        """Whether the validity of sampled episodes still rises, or it is too early to tell."""
+        window = self.settings.patience * self.settings.evaluate_every
+        if len(self.rollouts) < 2 * window:
+            return True
+        earlier, later = np.nan_to_num(self.rollouts[-2 * window :]).reshape(2, window).mean(axis=1)
+        return bool(later > earlier + self.settings.tolerance)
 
     def restore(self, policy: ActorCritic) -> None:
         """Load the best weights."""

@@ -12,6 +12,7 @@ from rose_carla.mdp import Accumulated, OneOff, Robustness
 from rose_carla.models import favourable, probability
 from rose_carla.noise import NOISE_PER, Claim, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic
+from rose_carla.rose.derived_settings import MIN_ACTIONS
 from rose_carla.rose.search import Planner, Task, has_plateaus
 from rose_carla.rose.sequential import Sequential, SequentialSettings
 from scipy.special import ndtri
@@ -89,7 +90,7 @@ class Rose(Sequential):
             n_walk=s.n_samples,
             n_check=s.n_check,
             confidence=s.confidence,
-            max_actions=s.max_actions,
+            max_actions=s.max_actions or MIN_ACTIONS,
             search=s.search,
             shorten=s.shorten,
             sparsity_weight=s.sparsity_weight,
@@ -155,5 +156,6 @@ class RoseMul(Rose):
             "learning_rate": 1e-3,
             "evaluate_every": 3,
             "patience": 3,
+            "restarts": 0,  # the warm start has explored already, and accumulated noise is slow
         }
         return [(one_off, {"patience": 4}), (crowd, defaults)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,16 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla._lib.params import Hyperparameters, flag, integer, integers, mapping, number, optional_flag, seed
+from rose_carla._lib.params import (
+    Hyperparameters,
+    flag,
+    mapping,
+    number,
+    optional_flag,
+    optional_integer,
+    optional_integers,
+    seed,
+)
 from rose_carla._lib.runtime import Deadline
 from rose_carla.errors import DataError, PlanError, short_repr
 from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
@@ -23,6 +33,7 @@ from rose_carla.models.mlmodel import with_list_order
 from rose_carla.noise import most_failures_below
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.rose import policy_file
+from rose_carla.rose.derived_settings import MIN_ACTIONS, default_max_actions, default_multiples
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
 from rose_carla.rose.search import Planner, SearchResult, Task, calibrate, walk
 
@@ -32,6 +43,8 @@ Self = TypeVar("Self", bound="Sequential")
 _HELD_OUT, _CALIBRATION_ROWS = 64, 48
 #: Noisy versions of a plan in the calibration.
 _CALIBRATION_SAMPLES = 100
+#: Share of held-out rows served by the policy alone below which ``fit`` warns.
+_LOW_VALIDITY = 0.5
 #: People planned for at a time, which bounds memory.
 _CHUNK = 2000
 #: Streams of random numbers of a person.
@@ -48,12 +61,12 @@ class SequentialSettings(Hyperparameters):
     gamma: float = number(0.99, gt=0, lt=1)
     #: The large constant reward.
     constant_reward: float = number(100.0, gt=0)
-    #: Sizes of moves, in units.
-    multiples: tuple[int, ...] = integers((1, 2, 4, 8), le=10**6)
+    #: Sizes of moves, in units; None: powers of 2 up to 0.2 of a feature's range, (1, 2, 4, 8) for a unit of 0.025.
+    multiples: tuple[int, ...] | None = optional_integers(le=10**6)
     #: From a continuous feature to "increase" or "decrease", the only way it may move.
     monotone: Mapping[str, str] = mapping()
-    #: Maximum number of actions per episode and per walk.
-    max_actions: int = integer(50)
+    #: Maximum number of actions per episode and per walk; None: from the distance to favourable states, at least 50.
+    max_actions: int | None = optional_integer()
     #: Hyper-parameters of PPO; see :class:`rose_carla.ppo.PPOSettings`.
     ppo: Mapping[str, Any] = mapping()
     #: Seed of training and planning.
@@ -65,7 +78,7 @@ class SequentialSettings(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if 1 not in self.multiples:
+        if self.multiples is not None and 1 not in self.multiples:
             raise PlanError(f"multiples must contain 1, got {short_repr(self.multiples)}.")
         self.ppo_settings()
 
@@ -88,7 +101,7 @@ class Sequential(Method):
     Attributes
     ----------
     settings : SequentialSettings
-        Hyper-parameters.
+        Hyper-parameters; ``multiples`` and ``max_actions`` that were None are replaced by what follows from the table.
     task : Task
         Goal of a plan: action space, classifier, noise and tau.
     planner : Planner
@@ -107,7 +120,10 @@ class Sequential(Method):
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
         super().__init__(mlmodel, hyperparams)
+        if self.settings.multiples is None:
+            self.settings = replace(self.settings, multiples=default_multiples(self.settings.action_unit))
         s = self.settings
+        assert s.multiples is not None
         self.space = ActionSpace.from_model(mlmodel, s.action_unit, s.multiples, s.monotone, self.partial_moves)
         self.plans: dict[Hashable, np.ndarray] = {}
         self.task = self._task()
@@ -136,20 +152,24 @@ class Sequential(Method):
 
     def fit(self: Self) -> Self:
         """Train the policy on the training rows with an unfavourable outcome."""
-        s = self.settings
         rows = self._training_rows()
         starts = rows[self.task.probability(rows) <= self.task.border]
         if len(starts) == 0:
             raise PlanError("The classifier accepts all training rows, so training has no start states.")
-        rng = np.random.default_rng([s.seed, len(starts)])
+        rng = np.random.default_rng([self.settings.seed, len(starts)])
         held_out = starts[rng.choice(len(starts), min(len(starts), _HELD_OUT), replace=False)]
+        if self.settings.max_actions is None:
+            self.settings = replace(self.settings, max_actions=default_max_actions(self.task, held_out))
+        s = self.settings
+        max_actions = s.max_actions
+        assert max_actions is not None
         policy: ActorCritic | None = None
         log: list[Update] = []
         for robustness, defaults in self._curriculum():
             task = replace(self.task, robustness=robustness)
 
             def evaluate(candidate: ActorCritic, task: Task = task) -> tuple[float, float]:
-                walks = walk(task, candidate, held_out, s.max_actions, _generators(held_out, s.seed, _PLANNING))
+                walks = walk(task, candidate, held_out, max_actions, _generators(held_out, s.seed, _PLANNING))
                 sizes = walks.drafts.sizes().sum(axis=1)[walks.reached]
                 return float(walks.reached.mean()), float(sizes.mean()) if len(sizes) else float("inf")
 
@@ -164,9 +184,17 @@ class Sequential(Method):
             steps, seconds = (log[-1].steps, log[-1].seconds) if log else (0, 0.0)
             log += [replace(each, steps=each.steps + steps, seconds=each.seconds + seconds) for each in updates]
         assert policy is not None
+        validity = max((each.greedy_validity for each in updates if each.greedy_validity >= 0), default=1.0)
+        if validity < _LOW_VALIDITY:
+            warnings.warn(
+                f"The policy alone reaches the goal for {validity:.0%} of {len(held_out)} held-out training rows; the "
+                "search after it may find plans for more people. Fewer immutable or monotone features, a smaller tau, "
+                "more max_actions or more training (ppo: n_updates, restarts) help.",
+                stacklevel=2,
+            )
         rows = held_out[:_CALIBRATION_ROWS]
         generators = _generators(rows, s.seed, _PLANNING)
-        slope = calibrate(self.task, policy, rows, s.max_actions, _CALIBRATION_SAMPLES, generators)
+        slope = calibrate(self.task, policy, rows, max_actions, _CALIBRATION_SAMPLES, generators)
         self._set_policy(policy, slope, log)
         return self
 
@@ -184,7 +212,7 @@ class Sequential(Method):
             tau=self.task.tau,
             gamma=s.gamma,
             reward=s.constant_reward,
-            max_actions=s.max_actions,
+            max_actions=s.max_actions or MIN_ACTIONS,
             border=self.task.border,
             cost=self._cost(),
         )
