@@ -242,3 +242,28 @@ def test_early_stopping_returns_the_best_policy():
 def test_settings_out_of_range_raise_an_error(name, value, message):
     with pytest.raises(PlanError, match=f"{name} .*{message}.*{value}"):
         PPOSettings(**{name: value})
+
+
+def test_stuck_training_restarts_with_more_exploration():
+    """The evaluation finds nothing good until the third attempt."""
+    settings = replace(SHORT, n_updates=20, patience=2, restarts=2, target_validity=0.9)
+    seen = []
+
+    def evaluate(policy):
+        seen.append(weights(policy))
+        return (1.0 if len(seen) > 10 else 0.1), 1.0
+
+    _, log = train(GridWorld(side=3), settings, 0, evaluate=evaluate)
+    assert max(update.greedy_validity for update in log) == 1.0
+    assert len(log) > 10
+    stops = replace(settings, restarts=0)
+    seen.clear()
+    _, log = train(GridWorld(side=3), stops, 0, evaluate=lambda policy: (0.1, 1.0))
+    assert len(log) < 10
+
+
+def test_training_at_a_fair_validity_gives_up_after_one_attempt_in_vain():
+    settings = replace(SHORT, n_updates=50, patience=2, restarts=5)
+    _, log = train(GridWorld(side=3), settings, 0, evaluate=lambda policy: (0.7, 1.0))
+    _, longer = train(GridWorld(side=3), settings, 0, evaluate=lambda policy: (0.2, 1.0))
+    assert len(log) < len(longer)
