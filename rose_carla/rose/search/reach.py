@@ -27,8 +27,6 @@ _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
 #: Starts of the ascent on the margin besides the person; starts of the ascent on the rate, its rounds, the moves judged
 #: in each, and the share of the rate aimed at where it ends.
 _STARTS, _CLIMB_STARTS, _CLIMBS, _CLIMB_MOVES, _CLIMB_TO = 4, 3, 8, 16, 0.75
-#: Starts of the ascent under accumulated noise, besides the person.
-_INSERTION_STARTS = 2
 #: People searched for at a time, which bounds memory.
 _PEOPLE = 32
 #: Seed of the noise of the screening, the same for all drafts.
@@ -242,20 +240,25 @@ class Reach:
     def _insert(
         self, drafts: Drafts, owners: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return the drafts and, for people without one that should pass, others by ascent under accumulated noise."""
-        starts = np.concatenate([_first(owners, rates, rank) for rank in range(_INSERTION_STARTS)])
-        starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
-        if len(starts) == 0:
-            return drafts, owners, rates
-        first = starts[_first(owners[starts], rates[starts])]
-        from_nothing = Drafts.empty(self.task.space, drafts.factuals[first])
-        people = np.concatenate([owners[starts], owners[first]])
-        chosen = [rngs[owner] for owner in people.tolist()]
-        start = Drafts.concat([drafts[starts], from_nothing])
-        longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
-        seen = self.task.evaluate(longer, _ACCUMULATED, chosen).rate
-        seen[self.task.margins(longer.ends) <= 0] = 1.0
-        return Drafts.concat([drafts, longer]), np.concatenate([owners, people]), np.concatenate([rates, seen])
+        """Return the drafts and, for people without one that should pass, others by ascent under accumulated noise.
+
+        The ascent starts from nothing, which gives the shortest plans, then from the most robust draft.
+        """
+        for from_nothing in (True, False):
+            starts = _first(owners, rates)
+            starts = starts[rates[starts] >= self.aim]
+            if len(starts) == 0:
+                break
+            start, people = drafts[starts], owners[starts]
+            if from_nothing:
+                start = Drafts.empty(self.task.space, start.factuals)
+            chosen = [rngs[owner] for owner in people.tolist()]
+            longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
+            seen = self.task.evaluate(longer, _ACCUMULATED, chosen).rate
+            seen[self.task.margins(longer.ends) <= 0] = 1.0
+            drafts, owners = Drafts.concat([drafts, longer]), np.concatenate([owners, people])
+            rates = np.concatenate([rates, seen])
+        return drafts, owners, rates
 
     def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:
         """Return one-off invalidation rates from ``n`` noisy versions, the same noise for all states."""
