@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from rose_carla.noise import InvalidationRate, Noise, accumulated_invalidation_rate, invalidation_rate, noisy_step
+from rose_carla.noise import (
+    InvalidationRate,
+    Noise,
+    accumulated_invalidation_rate,
+    action_sizes,
+    invalidation_rate,
+    noisy_step,
+)
 from rose_carla.noise.invalidation import Favourable
 from rose_carla.noise.plausible import Randomness, SharedGenerators
 
@@ -128,7 +135,7 @@ class Accumulated:
     favourable
         Classifier.
     noise, variance, action_unit
-        Noise of one unit of action, and its size.
+        Noise of one unit of action, and its size, or (d,) that of each column.
     crowd_size
         People per plan.
     max_parts
@@ -138,7 +145,7 @@ class Accumulated:
     favourable: Favourable
     noise: Noise
     variance: float
-    action_unit: float
+    action_unit: float | np.ndarray
     crowd_size: int
     max_parts: int = 8
 
@@ -148,7 +155,7 @@ class Accumulated:
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the crowd after one noisy action each."""
-        units = np.abs(changes).sum(axis=1) / self.action_unit
+        units = action_sizes(changes, self.action_unit)
         parts = np.ceil(units - 1e-9).clip(0, self.max_parts).astype(int)
         crowd = crowd.copy()
         for part in range(parts.max(initial=0)):
