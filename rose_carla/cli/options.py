@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ from rose_carla.bench.cells import CLASSIFIERS
 from rose_carla.bench.method_registry import METHODS, Entry, entry
 from rose_carla.cli import NameType, WordsOption
 from rose_carla.cli.console import STDIO, CommandError, user_code
+from rose_carla.cli.option_values import parse_hyperparams, parse_numbers, parse_scale
 from rose_carla.datasets import Dataset
 from rose_carla.datasets.csv_files import match_value, read_table
-from rose_carla.errors import DataError, ExperimentError, ModelError, PlanError, short_repr, unknown_name
+from rose_carla.errors import DataError, ExperimentError, ModelError, PlanError, unknown_name
 from rose_carla.noise import NOISE_PER
 from rose_carla.rose.sequential import Sequential
 
@@ -55,9 +55,17 @@ _COLUMN_OPTIONS = {
     "categorical": "categorical features; default: all other columns",
     "ignore": "columns that are not features, such as a name",
 }
-_CSV_OPTIONS = ("target", "favourable", *_COLUMN_OPTIONS)
-_RESERVED = {"seed": "Use --seed N for the seed.", "fit": "'fit' cannot be set: commands train the methods they use."}
-_PYTHON_WORDS = {"True": True, "False": False, "None": None}
+_FEATURE_OPTIONS = {
+    "scale": (
+        "auto|minmax|robust",
+        "scale of numeric features, or COL=... of single ones: minmax from the smallest to the largest value, robust "
+        "by the central part, auto (default) robust for features with outliers",
+    ),
+    "unit": ("COL=SIZE ...", "size of a unit of action of features, in original units, such as income=500"),
+    "noise": ("COL=FACTOR ...", "noise of features relative to all others, such as income=0.5"),
+}
+_WORDS_OPTIONS = (*_COLUMN_OPTIONS, *_FEATURE_OPTIONS)
+_CSV_OPTIONS = ("target", "favourable", *_WORDS_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,10 @@ class DataChoice:
     continuous: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    #: Words FEATURE=VALUE, for the scale also VALUE.
+    scale: tuple[str, ...] = ()
+    unit: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
     #: Option of built-in data.
     all_actionable: bool = False
 
@@ -156,6 +168,9 @@ class DataChoice:
             categorical=list(self.categorical) or None,
             immutables=self.immutable,
             favourable=favourable,
+            scale=parse_scale(self.scale),
+            units=parse_numbers("unit", self.unit),
+            noise=parse_numbers("noise", self.noise),
             seed=seed,
         )
 
@@ -199,6 +214,10 @@ def data_options(declaration: str, required: bool = False) -> Decorator:
             click.option(f"--{name}", cls=WordsOption, metavar="COL ...", help=f"CSV: {text}")
             for name, text in _COLUMN_OPTIONS.items()
         ),
+        *(
+            click.option(f"--{name}", cls=WordsOption, metavar=metavar, help=f"CSV: {text}")
+            for name, (metavar, text) in _FEATURE_OPTIONS.items()
+        ),
         click.option("--all-actionable", is_flag=True, help="built-in data: plans may change every feature"),
     ]
 
@@ -206,8 +225,8 @@ def data_options(declaration: str, required: bool = False) -> Decorator:
         @functools.wraps(func)
         def command(**params: Any) -> Any:
             chosen = {field.name: params.pop(field.name) for field in dataclasses.fields(DataChoice)[1:]}
-            columns = {name: tuple(dict.fromkeys(chosen[name])) for name in _COLUMN_OPTIONS}
-            return func(data=DataChoice(params.pop("data") or "", **{**chosen, **columns}), **params)
+            words = {name: tuple(dict.fromkeys(chosen[name])) for name in _WORDS_OPTIONS}
+            return func(data=DataChoice(params.pop("data") or "", **{**chosen, **words}), **params)
 
         return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
@@ -242,41 +261,6 @@ def method_options(func: Callable[..., Any]) -> Callable[..., Any]:
 planner_option = click.option(
     "--method", metavar="NAME", help=f"{', '.join(PLANNERS)} or module:Class; default ROSE-one"
 )
-
-
-def parse_hyperparams(words: Sequence[str]) -> dict[str, Any]:
-    """Parse ``NAME=VALUE`` words.
-
-    Examples
-    --------
-    >>> parse_hyperparams(["tau=0.9", "search=false", "monotone.age=increase", 'ppo={"n_updates": 8}'])
-    {'tau': 0.9, 'search': False, 'monotone': {'age': 'increase'}, 'ppo': {'n_updates': 8}}
-    """
-    parsed: dict[str, Any] = {}
-    for word in words:
-        path, equals, text = word.partition("=")
-        name, dot, key = path.strip().partition(".")
-        if not equals or not name or (dot and not key):
-            raise CommandError(f"--set takes NAME=VALUE, such as tau=0.9, got {word!r}.")
-        if name in _RESERVED:
-            raise CommandError(_RESERVED[name])
-        value = _parse_value(text)
-        if not dot:
-            parsed[name] = value
-        elif isinstance(mapping := parsed.setdefault(name, {}), dict):
-            mapping[key] = value
-        else:
-            raise CommandError(f"Use either --set {name}.{key} or --set {name}, not both.")
-    return parsed
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return _PYTHON_WORDS.get(text, text)
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"The value {short_repr(text)} of --set is too large.") from error
 
 
 def check_classifier_name(name: str) -> None:

@@ -95,12 +95,12 @@ def read_training(folder: Path) -> Training:
 
 def _check_types(training: Training) -> None:
     data = training.data
-    columns = (data.immutable, data.continuous, data.categorical, data.ignore)
+    words = (data.immutable, data.continuous, data.categorical, data.ignore, data.scale, data.unit, data.noise)
     optional = [text for text in (data.target, data.favourable, training.sha256) if text is not None]
     texts: list[Any] = [data.source, training.model, training.method, *optional]
     if (
-        not all(isinstance(each, tuple) for each in columns)
-        or not all(isinstance(text, str) for text in [*texts, *(name for names in columns for name in names)])
+        not all(isinstance(each, tuple) for each in words)
+        or not all(isinstance(text, str) for text in [*texts, *(word for some in words for word in some)])
         or not (isinstance(training.settings, dict) and isinstance(data.all_actionable, bool))
         or type(training.seed) is not int
         or (training.sha256 is None and not data.is_built_in)

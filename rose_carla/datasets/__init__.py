@@ -11,12 +11,18 @@ from rose_carla.datasets.encoding import (
     project_categories,
     valid_encodings,
 )
+from rose_carla.datasets.per_feature import action_bounds, action_units, encoded_unit, relative_noise
+from rose_carla.datasets.scaling import PiecewiseScaler
 
 __all__ = [
     "NAMES",
     "Dataset",
+    "PiecewiseScaler",
     "Schema",
+    "action_bounds",
+    "action_units",
     "encoded_columns",
+    "encoded_unit",
     "feature_groups",
     "from_csv",
     "from_frame",
@@ -24,5 +30,6 @@ __all__ = [
     "mutable_columns",
     "nearest_valid",
     "project_categories",
+    "relative_noise",
     "valid_encodings",
 ]

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.common import get_handle
 from rose_carla.datasets.dataset import Dataset, from_frame
+from rose_carla.datasets.per_feature import reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Compression, as pandas names it, by the end of the file name.
@@ -159,6 +160,7 @@ class PeopleReader:
     ) -> None:
         self.data, self.label, self.extrapolate, self.keep_empty = data, label, extrapolate, keep_empty
         self.ranges = feature_ranges(data)
+        self.widths = {feature: float(np.ptp(reachable_values(data, feature))) for feature in self.ranges}
         self.categories = feature_categories(data)
 
     def chunks(self, source: str, size: int) -> Iterator[PeopleChunk]:
@@ -245,7 +247,7 @@ class PeopleReader:
                 f"{feature} is missing: fill it in" if missing else f"{feature} is {cells[row]!r}, not a finite number"
             )
         for row in map(int, np.flatnonzero(finite & ((values < low - slack) | (values > high + slack)))):
-            if abs(values[row] - low) / ((high - low) or 1.0) > _LARGEST:
+            if abs(values[row] - low) / (self.widths[feature] or 1.0) > _LARGEST:
                 problems[row].append(f"{feature} is {cells[row]}, too far outside {known}: check the value")
             else:
                 text = f"{feature} is {cells[row]}, outside {known}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +13,19 @@ from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets.encoding import encoded_values, nearest_valid
+from rose_carla.datasets.per_feature import check_units, choose_scales, outlier_warning, positive_numbers
+from rose_carla.datasets.scaling import PiecewiseScaler
 from rose_carla.datasets.validation import (
     as_text,
     binary_target,
+    check_columns,
     check_encoded_names,
-    check_labels,
     check_numbers,
     check_rows,
     check_table,
     dense,
+    feature_list,
+    feature_roles,
     original_values,
     restore_values,
 )
@@ -78,6 +83,12 @@ class Dataset(DataCatalog):
         Seed of the split, which is stratified by the target.
     originals
         For categorical features whose values are not text, a mapping from text to value.
+    robust
+        Continuous features with a scale that survives outliers; see :class:`~rose_carla.datasets.PiecewiseScaler`.
+    units
+        Size of a unit of action of some continuous features, in original units.
+    noise
+        Standard deviation of the noise of some continuous features, relative to that of all others.
 
     Examples
     --------
@@ -94,9 +105,14 @@ class Dataset(DataCatalog):
         test_size: float = 0.2,
         seed: int = 0,
         originals: Mapping[str, Mapping[str, Any]] | None = None,
+        robust: Iterable[str] = (),
+        units: Mapping[str, float] | None = None,
+        noise: Mapping[str, float] | None = None,
     ) -> None:
         self.schema = schema
         self.originals = dict(originals or {})
+        self.robust = tuple(robust)
+        self.units, self.noise = dict(units or {}), dict(noise or {})
         self._raw = raw
         self._integers = [f for f in schema.continuous if types.is_integer_dtype(raw[f])]
         self.test_size = test_size
@@ -114,6 +130,9 @@ class Dataset(DataCatalog):
         # CARLA keeps the index, so a row has the same label in splits, factuals and counterfactuals.
         scaling = "MinMax" if schema.continuous else "Identity"
         super().__init__(schema.name, raw, raw.iloc[train], raw.iloc[test], scaling_method=scaling)
+        if self.robust:  # CARLA's constructor takes no scaler, so encode once more
+            self.scaler = PiecewiseScaler(self.robust).fit(raw[self.continuous])
+            self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
 
     @property
     def categorical(self) -> list[str]:
@@ -142,7 +161,8 @@ class Dataset(DataCatalog):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the table and its split; CARLA's pipeline cannot be pickled."""
-        return type(self), (self._raw, self.schema, self.test_size, self.seed, self.originals)
+        further = (self.originals, self.robust, self.units, self.noise)
+        return type(self), (self._raw, self.schema, self.test_size, self.seed, *further)
 
     def transform(self, df: pd.DataFrame) -> pd.DataFrame:
         """Encode and normalise rows in original units.
@@ -209,6 +229,9 @@ def from_frame(
     categorical: Sequence[str] | None = None,
     immutables: Iterable[str] = (),
     favourable: Any = 1,
+    scale: str | Mapping[str, str] = "auto",
+    units: Mapping[str, float] | None = None,
+    noise: Mapping[str, float] | None = None,
     test_size: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
@@ -229,6 +252,15 @@ def from_frame(
         Features that recourse may not change.
     favourable
         The favourable value of ``target``; every other value is unfavourable.
+    scale
+        How continuous features are scaled to [0, 1]: ``"minmax"`` from the smallest to the largest value; ``"robust"``
+        mostly by the central part of the values, in which actions stay; ``"auto"`` is robust for features with
+        outliers, which a warning names. Or a mapping from some features to one of these; all others are ``"auto"``.
+    units
+        Size of a unit of action of some continuous features, in original units: ``{"income": 500}``. All others have
+        that of the method, a share of the scale.
+    noise
+        Standard deviation of the noise of some continuous features, relative to all others: ``{"income": 0.5}``.
     test_size, seed
         Share of test rows and seed of the stratified split.
 
@@ -247,10 +279,10 @@ def from_frame(
     >>> list(data.df.columns)
     ['income', 'loan', 'home_rent']
     """
-    _check_columns(frame, target)
+    check_columns(frame, target)
     frame = dense(frame)
-    continuous, categorical = _roles(frame, target, continuous, categorical)
-    immutables = tuple(_feature_list("immutables", immutables))
+    continuous, categorical = feature_roles(frame, target, continuous, categorical)
+    immutables = tuple(feature_list("immutables", immutables))
     if not isinstance(name, str) or not name:
         raise DataError(f"name must be text, got {short_repr(name)}.")
     if name in RESERVED_NAMES:
@@ -268,57 +300,18 @@ def from_frame(
         table[feature] = as_text(table[feature])
     check_encoded_names(table, [*schema.features, target], schema.categorical)
     originals = {feature: found for feature, found in values.items() if found is not None}
-    return Dataset(table, schema, test_size=test_size, seed=seed, originals=originals)
-
-
-def _check_columns(frame: pd.DataFrame, target: str) -> None:
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected a pandas DataFrame, got {type(frame).__name__}: wrap it in pd.DataFrame(...).")
-    repeated = sorted(set(map(str, frame.columns[frame.columns.duplicated()])))
-    if repeated:
-        raise DataError(f"Column names occur twice: {', '.join(repeated)}. Rename or drop them.")
-    odd = [column for column in frame.columns if not isinstance(column, str)]
-    if odd:
-        found = ", ".join(map(short_repr, odd[:5]))
-        raise DataError(f"Column names must be text, got {found}: rename with frame.columns = [...].")
-    if not isinstance(target, str) or target not in frame.columns:
-        raise DataError(unknown_name("target column", target, frame.columns))
-    check_labels(frame, "frame")
-
-
-def _roles(
-    frame: pd.DataFrame, target: str, continuous: Sequence[str] | None, categorical: Sequence[str] | None
-) -> tuple[list[str], list[str]]:
-    features = [column for column in frame.columns if column != target]
-    continuous = None if continuous is None else _feature_list("continuous", continuous)
-    categorical = None if categorical is None else _feature_list("categorical", categorical)
-    for given in (continuous, categorical):
-        if given is not None and len(set(given)) < len(given):
-            raise DataError(f"Features are named twice in {short_repr(given)}.")
-        for feature in given or ():
-            if feature not in features:
-                raise DataError(unknown_name("feature column", feature, features))
-    if continuous is None and categorical is None:
-        continuous = [f for f in features if types.is_numeric_dtype(frame[f]) and not types.is_bool_dtype(frame[f])]
-    if continuous is None:
-        continuous = [f for f in features if f not in set(categorical or ())]
-    if categorical is None:
-        categorical = [f for f in features if f not in set(continuous)]
-    both = sorted(set(continuous) & set(categorical))
-    if both:
-        raise DataError(f"Features are both continuous and categorical: {', '.join(both)}. Choose one for each.")
-    if not continuous and not categorical:
-        raise DataError("The table has no feature column beside the target.")
-    return list(continuous), list(categorical)
-
-
-def _feature_list(name: str, given: Any) -> list[str]:
-    if isinstance(given, str):
-        raise DataError(f"{name} must be a list of features: pass [{short_repr(given)}].")
-    if not isinstance(given, Iterable):
-        raise DataError(f"{name} must be a list of features, got {short_repr(given)}.")
-    names = list(given)
-    odd = [each for each in names if not isinstance(each, str)]
-    if odd:
-        raise DataError(f"{name} must be a list of names of features, got {short_repr(odd[0])} in it.")
-    return names
+    robust, outlying = choose_scales(table, schema.continuous, schema.categorical, scale)
+    data = Dataset(
+        table,
+        schema,
+        test_size=test_size,
+        seed=seed,
+        originals=originals,
+        robust=robust,
+        units=positive_numbers("units", units, schema.continuous, schema.categorical),
+        noise=positive_numbers("noise", noise, schema.continuous, schema.categorical),
+    )
+    check_units(data)
+    if outlying:
+        warnings.warn(outlier_warning(data, outlying), stacklevel=2)
+    return data

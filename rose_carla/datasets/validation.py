@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.api import types
-from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr
+from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr, unknown_name
 
 #: scikit-learn treats a feature that varies by less as constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
@@ -72,6 +72,62 @@ def dense(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table without sparse columns, which scikit-learn would encode as a sparse matrix."""
     sparse = [column for column in table.columns if isinstance(table[column].dtype, pd.SparseDtype)]
     return table.assign(**{column: table[column].sparse.to_dense() for column in sparse}) if sparse else table
+
+
+def check_columns(frame: pd.DataFrame, target: str) -> None:
+    """Check that ``frame`` is one with unique names and labels, and has the target column."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"Expected a pandas DataFrame, got {type(frame).__name__}: wrap it in pd.DataFrame(...).")
+    repeated = sorted(set(map(str, frame.columns[frame.columns.duplicated()])))
+    if repeated:
+        raise DataError(f"Column names occur twice: {', '.join(repeated)}. Rename or drop them.")
+    odd = [column for column in frame.columns if not isinstance(column, str)]
+    if odd:
+        found = ", ".join(map(short_repr, odd[:5]))
+        raise DataError(f"Column names must be text, got {found}: rename with frame.columns = [...].")
+    if not isinstance(target, str) or target not in frame.columns:
+        raise DataError(unknown_name("target column", target, frame.columns))
+    check_labels(frame, "frame")
+
+
+def feature_roles(
+    frame: pd.DataFrame, target: str, continuous: Sequence[str] | None, categorical: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return the continuous and the categorical features: as given, by default by the type of their columns."""
+    features = [column for column in frame.columns if column != target]
+    continuous = None if continuous is None else feature_list("continuous", continuous)
+    categorical = None if categorical is None else feature_list("categorical", categorical)
+    for given in (continuous, categorical):
+        if given is not None and len(set(given)) < len(given):
+            raise DataError(f"Features are named twice in {short_repr(given)}.")
+        for feature in given or ():
+            if feature not in features:
+                raise DataError(unknown_name("feature column", feature, features))
+    if continuous is None and categorical is None:
+        continuous = [f for f in features if types.is_numeric_dtype(frame[f]) and not types.is_bool_dtype(frame[f])]
+    if continuous is None:
+        continuous = [f for f in features if f not in set(categorical or ())]
+    if categorical is None:
+        categorical = [f for f in features if f not in set(continuous)]
+    both = sorted(set(continuous) & set(categorical))
+    if both:
+        raise DataError(f"Features are both continuous and categorical: {', '.join(both)}. Choose one for each.")
+    if not continuous and not categorical:
+        raise DataError("The table has no feature column beside the target.")
+    return list(continuous), list(categorical)
+
+
+def feature_list(name: str, given: Any) -> list[str]:
+    """Return names of features as a list; ``name`` is that of the parameter."""
+    if isinstance(given, str):
+        raise DataError(f"{name} must be a list of features: pass [{short_repr(given)}].")
+    if not isinstance(given, Iterable):
+        raise DataError(f"{name} must be a list of features, got {short_repr(given)}.")
+    names = list(given)
+    odd = [each for each in names if not isinstance(each, str)]
+    if odd:
+        raise DataError(f"{name} must be a list of names of features, got {short_repr(odd[0])} in it.")
+    return names
 
 
 def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla.datasets import feature_groups, valid_encodings
+from rose_carla.datasets import action_bounds, encoded_unit, feature_groups, valid_encodings
 from rose_carla.errors import PlanError, unknown_name
 
 #: Directions in which a monotone feature may move.
@@ -154,7 +154,8 @@ class ActionSpace:
         Parameters
         ----------
         mlmodel, action_unit, multiples, partial_moves
-            The model, and as in the constructor.
+            The model, and as in the constructor. A data set may have other units for some features, and narrower bounds
+            for those with outliers.
         monotone
             From a continuous feature to ``"increase"`` or ``"decrease"``, the only way it may move: ``{"age":
             "increase"}``.
@@ -179,7 +180,9 @@ class ActionSpace:
                 if len(encodings) > 1:
                     features.append(Feature(name, tuple(columns), encodings))
             else:
-                features.append(Feature(name, tuple(columns), direction=DIRECTIONS.get(directions.get(name, ""), 0)))
+                sign = DIRECTIONS.get(directions.get(name, ""), 0)
+                unit, bounds = encoded_unit(data, name), action_bounds(data, name)
+                features.append(Feature(name, tuple(columns), None, sign, unit, *bounds))
         return cls(features, len(order), action_unit, multiples, partial_moves)
 
     def mask(self, states: np.ndarray) -> np.ndarray:

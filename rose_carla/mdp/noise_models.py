@@ -15,6 +15,7 @@ from rose_carla.noise import (
     InvalidationRate,
     Noise,
     accumulated_invalidation_rate,
+    action_sizes,
     execute,
     invalidation_rate,
     noisy_step,
@@ -136,7 +137,7 @@ class Accumulated:
     favourable
         Classifier.
     noise, variance, action_unit
-        Noise of one unit of action, and its size.
+        Noise of one unit of action, and its size, or (d,) that of each column.
     crowd_size
         People per plan.
     max_parts
@@ -148,7 +149,7 @@ class Accumulated:
     favourable: Favourable
     noise: Noise
     variance: float
-    action_unit: float
+    action_unit: float | np.ndarray
     crowd_size: int
     max_parts: int = 8
     noise_per: str = "unit"
@@ -159,7 +160,7 @@ class Accumulated:
 
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the crowd after one noisy action each."""
-        units = np.abs(changes).sum(axis=1) / self.action_unit
+        units = action_sizes(changes, self.action_unit)
         most = self.max_parts if self.noise_per == "unit" else 1
         parts = np.ceil(units - 1e-9).clip(0, most).astype(int)
         crowd = crowd.copy()

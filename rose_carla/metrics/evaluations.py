@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from rose_carla._lib.params import REQUIRED, Hyperparameters, choice, factor, flag, integer, number, seed
-from rose_carla.datasets import feature_groups
+from rose_carla.datasets import action_units, feature_groups, relative_noise
 from rose_carla.errors import DataError, NoiseError, error_text
 from rose_carla.models import favourable
 from rose_carla.models.mlmodel import with_list_order
@@ -68,7 +68,7 @@ class NoiseSettings(Hyperparameters):
     variance: float = number(0.01, ge=0)
     #: Variance of the noise of one unit of action in accumulated noise: 5 % of the one-off noise.
     unit_variance: float = number(0.0005, ge=0)
-    #: Size of a unit of action, u.
+    #: Size of a unit of action, u, of features for which the data set has no unit.
     action_unit: float = number(0.025, gt=0)
     #: Whether accumulated noise has a NoisyStep per unit of action or per action.
     noise_per: str = choice("unit", names=NOISE_PER)
@@ -264,7 +264,7 @@ class GaussianAIR(_OneOffAIR):
     stream = 0
 
     def _noise(self) -> Noise:
-        return GaussianNoise()
+        return GaussianNoise(relative_noise(self.mlmodel.data, self.mlmodel.feature_input_order))
 
 
 class PlausibleAIR(_OneOffAIR):
@@ -300,21 +300,22 @@ class AccAIR(_InvalidationMetric):
 
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings
-        groups = list(feature_groups(self.mlmodel.data, self.mlmodel.feature_input_order).values())
+        data, order = self.mlmodel.data, self.mlmodel.feature_input_order
+        groups = list(feature_groups(data, order).values())
         plans = []
         for start, end, row, label in zip(starts, ends, rows, labels, strict=True):
             if label in self.plans:
                 plans.append(_checked_plan(label, self.plans[label], start, end))
             else:
-                order = np.random.default_rng([s.seed, _ORDER_STREAM, int(row)])
-                plans.append(one_shot_plan(start, end, groups, order))
+                rng = np.random.default_rng([s.seed, _ORDER_STREAM, int(row)])
+                plans.append(one_shot_plan(start, end, groups, rng))
         rate = accumulated_invalidation_rate(
             self._favourable,
             starts,
             plans,
             PlausibleNoise(_density(self.mlmodel, s)),
             s.unit_variance,
-            s.action_unit,
+            action_units(data, order, s.action_unit),
             s.n_samples,
             self._generators(rows),
             s.confidence,

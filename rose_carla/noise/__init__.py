@@ -1,6 +1,13 @@
 """The paper's noise model: density, plausible noise, accumulated noise, invalidation rate."""
 
-from rose_carla.noise.accumulated import NOISE_PER, execute, noisy_step, one_shot_plan, unit_actions
+from rose_carla.noise.accumulated import (
+    NOISE_PER,
+    action_sizes,
+    execute,
+    noisy_step,
+    one_shot_plan,
+    unit_actions,
+)
 from rose_carla.noise.density import Density, density_of
 from rose_carla.noise.invalidation import (
     Claim,
@@ -23,6 +30,7 @@ __all__ = [
     "Noise",
     "PlausibleNoise",
     "accumulated_invalidation_rate",
+    "action_sizes",
     "common_noise",
     "density_of",
     "execute",

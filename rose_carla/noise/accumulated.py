@@ -20,7 +20,12 @@ _MAX_UNITS = 100_000
 
 
 def noisy_step(
-    states: np.ndarray, actions: np.ndarray, noise: Noise, variance: float, action_unit: float, rng: Randomness
+    states: np.ndarray,
+    actions: np.ndarray,
+    noise: Noise,
+    variance: float,
+    action_unit: float | np.ndarray,
+    rng: Randomness,
 ) -> np.ndarray:
     """Implement one action in each state, with noise (the paper's Algorithm 1, NoisyStep).
 
@@ -36,7 +41,7 @@ def noisy_step(
     variance
         Variance for an action of one unit, the paper's sigma^2.
     action_unit
-        Size of a unit, the paper's u.
+        Size of a unit, the paper's u, or (d,) that of each column.
     rng
         One generator, or one per state.
 
@@ -48,8 +53,22 @@ def noisy_step(
     >>> noisy_step(states, actions, GaussianNoise(), 0.0005, 0.025, np.random.default_rng(0))[0]
     array([0., 0., 0.])
     """
-    sizes = np.abs(actions).sum(axis=1) / action_unit
+    sizes = action_sizes(actions, action_unit)
     return noise.sample(states + actions, variance * sizes, 1, rng)[:, 0]
+
+
+def action_sizes(actions: np.ndarray, action_unit: float | np.ndarray) -> np.ndarray:
+    """Return the size in units of each of ``actions`` (..., d): |a|_1 / u, or the sum of |a_j| / u_j.
+
+    Examples
+    --------
+    >>> actions = np.array([[0.05, 0.0], [0.05, -0.1]])
+    >>> action_sizes(actions, 0.025).tolist(), action_sizes(actions, np.array([0.025, 0.1])).tolist()
+    ([2.0, 6.0], [2.0, 3.0])
+    """
+    if np.ndim(action_unit) == 0:
+        return np.abs(actions).sum(axis=-1) / action_unit
+    return (np.abs(actions) / action_unit).sum(axis=-1)
 
 
 def execute(
@@ -57,7 +76,7 @@ def execute(
     plans: Sequence[np.ndarray],
     noise: Noise,
     variance: float,
-    action_unit: float,
+    action_unit: float | np.ndarray,
     n_particles: int,
     rng: Randomness,
     noise_per: str = "unit",
@@ -74,7 +93,7 @@ def execute(
     plans
         For each factual its actions in order, (k_i, d).
     variance, action_unit
-        Noise of one unit of action, and its size.
+        Noise of one unit of action, and its size, or (d,) that of each column.
     n_particles
         Independent executions of each plan.
     rng
@@ -94,16 +113,17 @@ def execute(
         actions = np.stack([units[row][step] for row in rows])
         shared = rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng[row] for row in rows)
         # noisy_step for every particle, but with the variance of a plan computed once
-        spread = np.repeat(variance * (np.abs(actions).sum(axis=1) / action_unit), n_particles)
+        spread = np.repeat(variance * action_sizes(actions, action_unit), n_particles)
         reached = (particles[rows] + actions[:, None, :]).reshape(-1, width)
         particles[rows] = noise.sample(reached, spread, 1, shared).reshape(len(rows), n_particles, width)
     return particles
 
 
-def unit_actions(actions: np.ndarray, action_unit: float) -> np.ndarray:
-    """Split the actions of one plan, (k, d), into actions of size ``action_unit``, the last of each perhaps smaller.
+def unit_actions(actions: np.ndarray, action_unit: float | np.ndarray) -> np.ndarray:
+    """Split the actions of one plan, (k, d), into actions of one unit, the last of each perhaps smaller.
 
-    Order is kept and the total of each action is the same. Actions of zero are left out.
+    ``action_unit`` is the size of a unit, or (d,) that of each column. Order is kept and the total of each action is
+    the same. Actions of zero are left out.
 
     Raises
     ------
@@ -115,14 +135,14 @@ def unit_actions(actions: np.ndarray, action_unit: float) -> np.ndarray:
     >>> unit_actions(np.array([[0.06, 0.0], [0.0, -0.025]]), 0.025).round(3).tolist()
     [[0.025, 0.0], [0.025, 0.0], [0.01, 0.0], [0.0, -0.025]]
     """
-    if np.abs(actions).sum() / action_unit > _MAX_UNITS:
+    if action_sizes(actions, action_unit).sum() > _MAX_UNITS:
         raise NoiseError(
             f"A plan has more than {_MAX_UNITS:,} units of action, each of them a step: use a larger action_unit than "
-            f"{action_unit:g}, or encode states so that features are in [0, 1]."
+            f"{np.min(action_unit):g}, or encode states so that features are in [0, 1]."
         )
     parts = [np.empty((0, actions.shape[1]))]
     for action in actions:
-        units = np.abs(action).sum() / action_unit
+        units = action_sizes(action, action_unit)
         n_full = int(units + _SLACK)
         rest = units - n_full
         if units > 0:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.threads import parallel_ranges
+from rose_carla.datasets import relative_noise
 from rose_carla.errors import NoiseError, short_repr
 from rose_carla.models.mlmodel import check_model
 from rose_carla.noise._sampling import kernels, normals
@@ -37,6 +38,9 @@ class Density:
         all rows: a smaller sample with the bandwidth of its own size would be a different, wider density.
     seed
         Seed of that draw.
+    relative_noise
+        (d,) standard deviation of the noise of each feature relative to s, default 1: in everything below about
+        N(x, s^2 I), I becomes the diagonal matrix of its squares. The density itself does not depend on it.
 
     Attributes
     ----------
@@ -60,12 +64,18 @@ class Density:
     """
 
     def __init__(
-        self, bandwidth: str | float = "scott", ridge: float = 1e-6, max_points: int = 50_000, seed: int = 0
+        self,
+        bandwidth: str | float = "scott",
+        ridge: float = 1e-6,
+        max_points: int = 50_000,
+        seed: int = 0,
+        relative_noise: np.ndarray | None = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.ridge = ridge
         self.max_points = max_points
         self.seed = seed
+        self.relative_noise = relative_noise
 
     def fit(self, rows: np.ndarray) -> Density:
         """Fit on ``rows`` of shape (n, d), n at least 2.
@@ -88,9 +98,13 @@ class Density:
         self.covariance_ = covariance + self.ridge * np.eye(self.width)
         if not np.isfinite(self.covariance_).all():
             raise NoiseError("The rows of a density, or its bandwidth, are too large: scale features to [0, 1] first.")
-        eigenvalues, self._rotation = np.linalg.eigh(self.covariance_)
+        # in coordinates divided by the relative noise, noise is N(z, s^2 I)
+        self._scale = np.ones(self.width) if self.relative_noise is None else np.array(self.relative_noise, dtype=float)
+        eigenvalues, rotation = np.linalg.eigh(self.covariance_ / np.outer(self._scale, self._scale))
+        self._axes = rotation.T * self._scale
+        self._to_axes = rotation / self._scale[:, None]
         if self.ridge > 0:  # rounding may lose it beside very wide kernels
-            eigenvalues = np.maximum(eigenvalues, self.ridge)
+            eigenvalues = np.maximum(eigenvalues, self.ridge / self._scale.max() ** 2)
         elif eigenvalues[0] <= 1e-13 * eigenvalues[-1]:
             raise NoiseError("Some columns are constant or collinear: a density of them needs a ridge above 0.")
         self._kernel_variance = eigenvalues
@@ -105,7 +119,7 @@ class Density:
 
     @classmethod
     def from_model(cls, mlmodel: MLModel, outcome: int | None = None, **options: Any) -> Density:
-        """Fit on the training rows of a model's data set, of outcome 0 or 1 only if given.
+        """Fit on the training rows of a model's data set, with its relative noise, of outcome 0 or 1 only if given.
 
         Raises
         ------
@@ -116,13 +130,15 @@ class Density:
         frame = mlmodel.data.df_train
         if outcome is not None:
             frame = frame[frame[mlmodel.data.target] == outcome]
-        return cls(**options).fit(frame[list(mlmodel.feature_input_order)].to_numpy(dtype=float))
+        order = list(mlmodel.feature_input_order)
+        options.setdefault("relative_noise", relative_noise(mlmodel.data, order))
+        return cls(**options).fit(frame[order].to_numpy(dtype=float))
 
     def whiten(self, states: np.ndarray) -> np.ndarray:
-        """Return ``states`` centred, rotated to H's axes, in units of its deviations: kernels become N(y_j, I)."""
+        """Return ``states`` centred, on H's axes, in units of its deviations: kernels become N(y_j, I)."""
         # a writable copy: read-only arrays would be compiled for and cached apart
         states, whitened = np.array(states, dtype=float, order="C"), np.empty(states.shape)
-        to_axes = self._rotation / np.sqrt(self._kernel_variance)
+        to_axes = self._to_axes / np.sqrt(self._kernel_variance)
 
         def part(first: int, last: int) -> None:
             normals.whiten(first, last, states, self._centre, to_axes, whitened)
@@ -132,7 +148,7 @@ class Density:
 
     def unwhiten(self, whitened: np.ndarray) -> np.ndarray:
         """Invert :meth:`whiten`."""
-        return self._centre + (whitened * np.sqrt(self._kernel_variance)) @ self._rotation.T
+        return self._centre + (whitened * np.sqrt(self._kernel_variance)) @ self._axes
 
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Return log K at ``states`` of shape (b, d)."""
@@ -142,7 +158,7 @@ class Density:
         n = len(self._points)
         parallel_ranges(len(z), z.size * n, lambda i, j: kernels.log_sums(i, j, z, self._points, sums))
         normaliser = 0.5 * (self.width * math.log(2 * math.pi) + np.log(self._kernel_variance).sum())
-        return sums - 0.5 * (z**2).sum(axis=1) - math.log(n) - normaliser
+        return sums - 0.5 * (z**2).sum(axis=1) - math.log(n) - normaliser - np.log(self._scale).sum()
 
     def log_weights(self, states: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """Return log w_j, the share of each kernel in N(x, variance I) K, shape (b, n); a row's weights add up to 1."""
@@ -164,7 +180,7 @@ class Density:
         """Return C = (I / variance + H^-1)^-1 for each variance, shape (b, d, d)."""
         spread = variance[:, None]
         diagonal = spread * self._kernel_variance / (spread + self._kernel_variance)
-        return (self._rotation * diagonal[:, None, :]) @ self._rotation.T
+        return (self._axes.T * diagonal[:, None, :]) @ self._axes
 
     def draw(self, states: np.ndarray, variance: np.ndarray, n_samples: int, seeds: np.ndarray) -> np.ndarray:
         """Draw samples of N(x, variance I) K for each state x, shape (b, n_samples, d).
@@ -178,7 +194,7 @@ class Density:
         """
         z = self.whiten(states)
         chosen = self._draw_points(z, variance, n_samples, seeds)
-        from_axes = np.sqrt(self._kernel_variance)[:, None] * self._rotation.T
+        from_axes = np.sqrt(self._kernel_variance)[:, None] * self._axes
         samples = np.empty((*chosen.shape, self.width))
         normal_seeds = seeds ^ _OTHER_STREAM
 

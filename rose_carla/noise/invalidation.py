@@ -149,7 +149,7 @@ def accumulated_invalidation_rate(
     plans: Sequence[np.ndarray],
     noise: Noise,
     variance: float,
-    action_unit: float,
+    action_unit: float | np.ndarray,
     n_samples: int,
     rng: Randomness,
     confidence: float = 0.95,
@@ -177,7 +177,8 @@ def linear_invalidation_rate(
         \text{plausible: } \sum_j w_j\, \Phi\left(-\frac{v \cdot m_j + b}{\sqrt{v' C v}}\right)
     """
     if isinstance(noise, GaussianNoise):
-        deviation = np.sqrt(noise.covariance(states, variance)[:, 0, 0]) * np.linalg.norm(weights)
+        scaled = weights if noise.relative_noise is None else noise.relative_noise * weights
+        deviation = np.sqrt(np.broadcast_to(variance, len(states))) * np.linalg.norm(scaled)
         return _probability_not_above_zero(states @ weights + bias, deviation)
     if not isinstance(noise, PlausibleNoise):
         raise NoiseError(f"No closed form is known for {type(noise).__name__}: use invalidation_rate.")

@@ -45,6 +45,11 @@ class Noise(Protocol):
 class GaussianNoise:
     r"""x' drawn from N(x, s^2 I), the noise of the robust recourse literature.
 
+    Parameters
+    ----------
+    relative_noise
+        (d,) standard deviation of each feature relative to s; default: 1.
+
     Examples
     --------
     >>> import numpy as np
@@ -52,11 +57,16 @@ class GaussianNoise:
     (2, 5, 3)
     """
 
+    def __init__(self, relative_noise: np.ndarray | None = None) -> None:
+        self.relative_noise = relative_noise
+
     def sample(
         self, states: np.ndarray, variance: float | np.ndarray, n_samples: int, rng: Randomness | CommonNoise
     ) -> np.ndarray:
         """Draw noisy versions of each state, shape (b, n_samples, d)."""
         normals = _draw_normals(rng, (len(states), n_samples, states.shape[1]))
+        if self.relative_noise is not None:
+            normals = normals * self.relative_noise
         return states[:, None, :] + np.sqrt(_per_state(variance, states))[:, None, None] * normals
 
     def mean(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
@@ -64,8 +74,9 @@ class GaussianNoise:
         return states.copy()
 
     def covariance(self, states: np.ndarray, variance: float | np.ndarray) -> np.ndarray:
-        """Return s^2 I for each state."""
-        return _per_state(variance, states)[:, None, None] * np.eye(states.shape[1])
+        """Return s^2 I for each state, or s^2 times the squares of the relative noise."""
+        scale = np.ones(states.shape[1]) if self.relative_noise is None else self.relative_noise
+        return _per_state(variance, states)[:, None, None] * np.diag(scale**2)
 
 
 class PlausibleNoise:
@@ -82,7 +93,7 @@ class PlausibleNoise:
     Parameters
     ----------
     density
-        K, fitted.
+        K, fitted; its relative noise, if it has any, takes the place of I.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """The paper's definitions in plain numpy: slow, obviously right, and not used by the package.
 
 Tests compare the fast code with these functions. States are (d,), data points (n, d), plans lists of actions (d,); a
-density K is the pair of its kernel centres and their covariance H.
+density K is the pair of its kernel centres and their covariance H. Variances and units are numbers, or arrays (d,) that
+differ between columns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 Kernels = tuple[np.ndarray, np.ndarray]
+Number = float | np.ndarray
 
 
 def normal_density(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -26,7 +28,7 @@ def kernel_density(x: np.ndarray, kernels: Kernels) -> np.ndarray:
     return normal_density(x[:, None], points, covariance).mean(axis=1)
 
 
-def plausible_noise_density(x: np.ndarray, state: np.ndarray, variance: float, kernels: Kernels) -> np.ndarray:
+def plausible_noise_density(x: np.ndarray, state: np.ndarray, variance: Number, kernels: Kernels) -> np.ndarray:
     """Return the density of plausible noise, up to the constant c, at points ``x`` (m, d): Definition 1.
 
     p_state(x') = c N(x'; state, variance I) K(x').
@@ -35,7 +37,7 @@ def plausible_noise_density(x: np.ndarray, state: np.ndarray, variance: float, k
 
 
 def sample_plausible_noise(
-    state: np.ndarray, variance: float, kernels: Kernels, rng: np.random.Generator
+    state: np.ndarray, variance: Number, kernels: Kernels, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw x' from Definition 1 by rejection: propose N(state, variance I), accept with probability K(x') / max K."""
     points, covariance = kernels
@@ -47,23 +49,24 @@ def sample_plausible_noise(
 
 
 def noisy_step(
-    state: np.ndarray, action: np.ndarray, variance: float, unit: float, kernels: Kernels, rng: np.random.Generator
+    state: np.ndarray, action: np.ndarray, variance: Number, unit: Number, kernels: Kernels, rng: np.random.Generator
 ) -> np.ndarray:
     """Implement one action noisily: Algorithm 1, NoisyStep.
 
-    The noise around the state that the action leads to has variance sigma^2 |a| / u.
+    The noise around the state that the action leads to has variance sigma^2 |a| / u, where |a| / u is the sum of
+    |a_j| / u_j.
     """
-    size = np.abs(action).sum()
+    size = (np.abs(action) / unit).sum()
     if size == 0:
         return state
-    return sample_plausible_noise(state + action, variance * size / unit, kernels, rng)
+    return sample_plausible_noise(state + action, variance * size, kernels, rng)
 
 
 def accumulate_noise(
     factual: np.ndarray,
     plan: Sequence[np.ndarray],
-    variance: float,
-    unit: float,
+    variance: Number,
+    unit: Number,
     kernels: Kernels,
     rng: np.random.Generator,
     noise_per: str = "unit",
@@ -78,10 +81,10 @@ def accumulate_noise(
         if noise_per == "action":
             state = noisy_step(state, action, variance, unit, kernels, rng)
             continue
-        left = np.abs(action).sum()
+        left = (np.abs(action) / unit).sum()
         direction = action / max(left, 1e-300)
-        while left > 1e-9 * unit:
-            size = min(unit, left)
+        while left > 1e-9:
+            size = min(1.0, left)
             state = noisy_step(state, direction * size, variance, unit, kernels, rng)
             left -= size
     return state
@@ -96,8 +99,8 @@ def accumulated_invalidation_rate(
     favourable: Callable[[np.ndarray], np.ndarray],
     factual: np.ndarray,
     plan: Sequence[np.ndarray],
-    variance: float,
-    unit: float,
+    variance: Number,
+    unit: Number,
     kernels: Kernels,
     n_samples: int,
     rng: np.random.Generator,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rose_carla._lib.params import choice, factor, flag, integer, number
+from rose_carla.datasets import action_units
 from rose_carla.errors import PlanError
 from rose_carla.mdp import Accumulated, OneOff, Robustness
 from rose_carla.models import favourable, probability
@@ -141,7 +142,8 @@ class RoseMul(Rose):
 
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
         s = self.settings
-        return Accumulated(accepts, noise, s.unit_variance, s.action_unit, s.n_samples, noise_per=s.noise_per)
+        unit = action_units(self._mlmodel.data, self._mlmodel.feature_input_order, s.action_unit)
+        return Accumulated(accepts, noise, s.unit_variance, unit, s.n_samples, noise_per=s.noise_per)
 
     def _curriculum(self) -> list[tuple[Robustness, dict[str, Any]]]:
         """Return a warm start under one-off noise, which is several times faster, and accumulated noise."""

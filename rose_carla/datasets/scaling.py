@@ -1,0 +1,139 @@
+"""Scales that survive outliers: most of [0, 1] for the central part of a column, a small share for each tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from sklearn.preprocessing import MinMaxScaler
+
+#: Share of [0, 1] of each tail.
+TAIL_SHARE = 0.05
+#: Quantiles between which most people are; their distance measures what is far.
+_QUANTILES = (0.05, 0.95)
+#: Distances beyond these quantiles: a central part ends after one; a column with values beyond four has outliers.
+_CENTRAL, _FAR = 1.0, 4.0
+#: Quantiles that are closer, relative to the range, count as equal.
+_EQUAL = 1e-12
+
+Self = TypeVar("Self", bound="PiecewiseScaler")
+
+
+def has_outliers(values: np.ndarray) -> bool:
+    """Return whether values are so far out that they would determine a scale from the smallest to the largest value.
+
+    That is, further beyond the 5 % or the 95 % quantile than four times the distance between the two.
+
+    Examples
+    --------
+    >>> incomes = np.arange(1000.0)
+    >>> has_outliers(incomes), has_outliers(np.append(incomes, 100_000.0))
+    (False, True)
+    """
+    low, high = _fences(values, _FAR)
+    return bool(values.min() < low or values.max() > high)
+
+
+def central_part(values: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest of ``values`` in their central part.
+
+    The central part reaches from the 5 % to the 95 % quantile, and on either side further by their distance.
+
+    Examples
+    --------
+    >>> central_part(np.append(np.arange(1001.0), [1500.0, 100_000.0]))
+    (0.0, 1500.0)
+    """
+    low, high = _fences(values, _CENTRAL)
+    central = values[(values >= low) & (values <= high)]
+    return float(central.min()), float(central.max())
+
+
+def _fences(values: np.ndarray, factor: float) -> tuple[float, float]:
+    """Return the quantiles moved outwards by ``factor`` times their distance."""
+    low, high = np.quantile(values, _QUANTILES)
+    if high - low <= _EQUAL * (values.max() - values.min()):
+        # nearly all people have the same value, so quantiles of the distinct values say more
+        low, high = np.quantile(np.unique(values), _QUANTILES)
+    low, high = float(low), float(high)  # numpy's numbers would warn of an overflow
+    return low - factor * (high - low), high + factor * (high - low)
+
+
+class PiecewiseScaler(MinMaxScaler):
+    """scikit-learn's ``MinMaxScaler``, with a piecewise linear scale for columns with outliers.
+
+    The scale of such a column is strictly increasing from its smallest value at 0 to its largest at 1. Its central part
+    takes [0.05, 0.95]; what lies below and above takes the rest, or the central part takes that too where the column
+    has no such values. Values outside the range continue the outermost pieces.
+
+    Parameters
+    ----------
+    robust
+        Names of the columns with such a scale; all others are scaled from their smallest to their largest value.
+
+    Attributes
+    ----------
+    central_ : (d, 2) array
+        Scaled ends of the central part of each column, 0 and 1 for columns that are not robust.
+    central_values_ : (d, 2) array
+        The same in original units.
+
+    Examples
+    --------
+    >>> incomes = pd.DataFrame({"income": [*range(1001), 100_000]})
+    >>> scaler = PiecewiseScaler(["income"]).fit(incomes)
+    >>> scaler.transform(pd.DataFrame({"income": [0, 500, 1000, 100_000]})).ravel().tolist()
+    [0.0, 0.475, 0.95, 1.0]
+    """
+
+    def __init__(self, robust: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.robust = robust
+
+    def fit(self: Self, X: pd.DataFrame, y: Any = None) -> Self:
+        """Fit on a frame without missing values."""
+        super().fit(X)
+        self.central_ = np.tile([0.0, 1.0], (X.shape[1], 1))
+        self.central_values_ = np.column_stack([self.data_min_, self.data_max_])
+        self._pieces: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for column in self.robust:
+            j = X.columns.get_loc(column)
+            values = X[column].to_numpy(dtype=float)
+            lowest, highest = values.min(), values.max()
+            low, high = central_part(values)
+            if low == high:  # hardly anything is known about how the column varies
+                continue
+            self.central_[j] = TAIL_SHARE * (low > lowest), 1.0 - TAIL_SHARE * (high < highest)
+            self.central_values_[j] = low, high
+            ends = [(lowest, 0.0), (low, self.central_[j, 0]), (high, self.central_[j, 1]), (highest, 1.0)]
+            original, scaled = np.array(list(dict.fromkeys(ends))).T
+            self._pieces[j] = original, scaled
+        return self
+
+    def transform(self, X: pd.DataFrame) -> np.ndarray:
+        """Scale rows."""
+        scaled: np.ndarray = super().transform(X)
+        rows = np.asarray(X, dtype=float)
+        for j, (original, ends) in self._pieces.items():
+            scaled[:, j] = _map(rows[:, j], original, ends)
+        return scaled
+
+    def inverse_transform(self, X: pd.DataFrame) -> np.ndarray:
+        """Convert scaled rows to original units."""
+        original: np.ndarray = super().inverse_transform(X)
+        rows = np.asarray(X, dtype=float)
+        for j, (ends, scaled) in self._pieces.items():
+            original[:, j] = _map(rows[:, j], scaled, ends)
+        return original
+
+
+def _map(values: np.ndarray, knots: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Map ``values`` by the polygon through (knots, images), whose outermost pieces go on."""
+    piece = np.searchsorted(knots[1:-1], values, side="right")
+    share = (values - knots[piece]) / (knots[piece + 1] - knots[piece])
+    # from the nearer end of the piece, so that both of its ends are exact
+    from_left = images[piece] + share * (images[piece + 1] - images[piece])
+    from_right = images[piece + 1] - (1.0 - share) * (images[piece + 1] - images[piece])
+    return np.where(share < 0.5, from_left, from_right)
