@@ -63,7 +63,7 @@ def action_sizes(actions: np.ndarray, action_unit: float | np.ndarray) -> np.nda
     Examples
     --------
     >>> actions = np.array([[0.05, 0.0], [0.05, -0.1]])
-    >>> action_sizes(actions, 0.025).tolist(), action_sizes(actions, np.array([0.025, 0.1])).tolist()
+    >>> action_sizes(actions, 0.025).round(9).tolist(), action_sizes(actions, np.array([0.025, 0.1])).tolist()
     ([2.0, 6.0], [2.0, 3.0])
     """
     if np.ndim(action_unit) == 0:
