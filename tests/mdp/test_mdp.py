@@ -70,7 +70,9 @@ def possible_by_loop(tenths):
     for kind, where, change in ACTIONS:
         if kind == "move":
             # the smaller of two moves across a bound ends at it, the larger is not needed
-            found.append(0 < tenths[where] + {1: 0, 3: 1, -1: 0, -3: -1}[change] < 10 or 0 < tenths[where] + change < 10)
+            found.append(
+                0 < tenths[where] + {1: 0, 3: 1, -1: 0, -3: -1}[change] < 10 or 0 < tenths[where] + change < 10
+            )
         else:
             found.append([tenths[column] for column in where] != list(change))
     return found
