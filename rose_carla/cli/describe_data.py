@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -101,18 +102,16 @@ def _find_problems(frame: pd.DataFrame, choice: DataChoice) -> list[str]:
     for column in frame.columns.drop(choice.target):
         role = _role(frame, column, choice)
         if role != "ignored":
-            roles: dict[str, tuple[str, ...]] = {
-                role: (column,),
-                "scale": ("minmax",),
-            }  # no remarks about single columns
-            one_feature = DataChoice(choice.source, choice.target, **roles)  # type: ignore[arg-type]
+            one_feature = DataChoice(choice.source, choice.target, **{role: (column,)})  # type: ignore[arg-type]
             parts.append((frame[[column, choice.target]].dropna(subset=[choice.target]), one_feature))
     problems: list[str] = []
-    for part, described in [*parts, (frame, choice)]:
+    for part, roles in [*parts, (frame, choice)]:
         if part is frame and problems:
             break
         try:
-            described.build(part, favourable, 0)
+            with warnings.catch_warnings():  # remarks are printed when the data set is built for its description
+                warnings.simplefilter("ignore")
+                roles.build(part, favourable, 0)
         except DataError as error:
             problems.append(str(error))
     return list(dict.fromkeys(problems))

@@ -91,7 +91,7 @@ def outlier_warning(data: DataCatalog, features: Sequence[str]) -> str:
     for feature in features:
         j, (low, high) = data.continuous.index(feature), reachable_values(data, feature)
         lowest, highest = data.scaler.data_min_[j], data.scaler.data_max_[j]
-        ranges.append(f"{feature} ({low:g} to {high:g} of {lowest:g} to {highest:g})")
+        ranges.append(f"{feature} ({low:.6g} to {high:.6g} of {lowest:.9g} to {highest:.9g})")
     return (
         f"features with outliers are scaled by their central part, which actions do not leave: {', '.join(ranges)}; "
         "choose with scale='minmax' or 'robust', --scale on the command line"

@@ -103,7 +103,7 @@ class PiecewiseScaler(MinMaxScaler):
             values = X[column].to_numpy(dtype=float)
             lowest, highest = values.min(), values.max()
             low, high = central_part(values)
-            if low == high:  # hardly anything is known about how the column varies
+            if (low, high) == (lowest, highest) or low == high:  # no tails, or nothing between them
                 continue
             self.central_[j] = TAIL_SHARE * (low > lowest), 1.0 - TAIL_SHARE * (high < highest)
             self.central_values_[j] = low, high

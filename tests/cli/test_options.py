@@ -1,13 +1,18 @@
-"""Shared options: hyper-parameters, and user code given as ``module:name``."""
+"""Shared options: hyper-parameters, options of features, and user code given as ``module:name``."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
-from cli_examples import ROLES, SMALL, inside
-from rose_carla.cli.options import parse_hyperparams
+from rose_carla import datasets
+from cli_examples import ROLES, SMALL, inside, read
+from rose_carla.cli.option_values import parse_hyperparams
+from rose_carla.cli.options import DataChoice
+from rose_carla.cli.policy_folder import load_policy
 
 pytest_plugins = ("cli_examples",)
 
@@ -110,3 +115,53 @@ def test_relative_paths_survive_user_code_that_changes_the_directory(run, folder
     done = run("recourse", people, "--policy", moved, "--model", "moving_model:moves", "--out", "moved.csv")
     assert done.code == 0
     assert (folder / "moved.csv").is_file()
+
+
+def test_scales_units_and_noise_reach_the_data_set(run, folder):
+    frame = pd.read_csv(folder / "loans.csv")
+    frame.loc[:2, "income"] = [500_000, 900_000, 2_000_000]
+    frame.to_csv(folder / "rich.csv", index=False)
+    described = run("datasets", "rich.csv", *ROLES)
+    assert described.code == 0
+    assert described.err.count("remark: features with outliers") == 1
+    assert "income (" in described.err
+    assert "--scale" in described.err
+    assert run("datasets", "rich.csv", *ROLES, "--scale", "minmax").err == ""
+    words = ["--scale", "debt=minmax", "--unit", "income=250", "debt=100", "--noise", "income=0.5"]
+    trained = run("train", "rich.csv", *ROLES, *words, *SMALL, "--out", "rich")
+    assert trained.code == 0
+    policy = load_policy(folder / "rich", DataChoice(""), None)
+    data = policy.loaded.data
+    assert (data.robust, data.units, data.noise) == (("income",), {"income": 250.0, "debt": 100.0}, {"income": 0.5})
+    income = policy.method.space.units[policy.model.feature_input_order.index("income")]
+    assert income == datasets.encoded_unit(data, "income")
+    planned = run("recourse", "people.csv", "--policy", "rich", "--id", "name")
+    assert planned.code == 0
+    steps = read(planned.out).query("feature == 'income'")
+    assert len(steps) > 0
+    size, moved = steps["size"].astype(float), steps["to"].astype(float) - steps["from"].astype(float)
+    np.testing.assert_allclose(size * 250, moved.abs())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--scale", "wide"], "Unknown scale 'wide'"),
+        (["--scale", "minmax", "robust"], "--scale takes one scale for all features or COL=SCALE words"),
+        (["--unit", "income"], "--unit takes COL=VALUE, got 'income'."),
+        (["--unit", "income=many"], "--unit takes COL=NUMBER, got 'income=many'."),
+        (["--unit", "income=1", "income=2"], "--unit names 'income' twice."),
+        (["--unit", "incme=1"], "Unknown continuous feature 'incme': did you mean 'income'?"),
+        (["--noise", "home=1"], "noise is for continuous features, but 'home' is categorical"),
+        (["--noise", "income=-1"], "noise of 'income' must be a number above 0, got -1.0."),
+    ],
+)
+def test_invalid_scales_units_and_noise_are_one_sentence(words, message, run):
+    result = run("train", "loans.csv", *ROLES, *words, "--out", "never")
+    assert result.code == 2
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_built_in_data_have_their_scales(run):
+    assert "--scale is for CSV files" in run("train", "compas", "--scale", "robust", "--out", "never").err
