@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.params import flag, integer, number
-from rose_carla._lib.runtime import Deadline
-from rose_carla._lib.threads import parallel_ranges
+from rose_carla._lib.runtime import Deadline, parallel_ranges
 from rose_carla.baselines.genes import Genes
 from rose_carla.baselines.one_shot import OneShot, OneShotSettings
 from rose_carla.models import favourable

@@ -13,7 +13,7 @@ from rose_carla import bench
 from cell_examples import FEW, fake, judgement, run
 from rose_carla._lib.files import FileWriteError
 from rose_carla.bench import METRICS, Local, Recourse, Store, cells, runner
-from rose_carla.bench.store import file_name
+from rose_carla.bench.runner import file_name
 
 
 def test_sweep_over_evaluation_noise_generates_recourse_once(monkeypatch, tmp_path):
