@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import project_categories
-from rose_carla.datasets.validation import as_floats, check_labels
+from rose_carla.datasets.validation import as_floats, check_labels, check_rows
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, check_data, check_model, feature_order
 from rose_carla.models.training import Network
@@ -173,19 +172,10 @@ def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 
 def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> np.ndarray:
     """Return numbers (n, d) of a frame in ``columns``, which may be NaN or infinite; ``what`` names its rows."""
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected the {what} as a DataFrame of encoded rows, got {type(frame).__name__}.")
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise DataError(
-            f"The {what} lack the columns {', '.join(map(str, missing[:5]))}: pass encoded rows, for instance "
-            "data.transform(raw_rows)."
-        )
-    found = frame[list(columns)]
-    if found.shape[1] != len(columns):
-        twice = found.columns[found.columns.duplicated()]
-        raise DataError(f"The {what} have duplicate columns: {', '.join(map(str, twice[:5]))}. Drop one of each.")
-    return as_floats(found, what)
+    if isinstance(frame, pd.DataFrame):
+        frame = frame.loc[:, frame.columns.isin(list(columns))]  # further columns may be anything
+    check_rows(frame, columns, f"The {what}", ": pass encoded rows, for instance data.transform(raw_rows).")
+    return as_floats(frame[list(columns)], what)
 
 
 def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:
@@ -198,27 +188,22 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
     Raises
     ------
     ModelError
-        If the target is missing, or the model cannot predict the rows.
+        If the model cannot predict the rows.
     DataError
-        If there are no rows, or outcomes other than 0 and 1.
+        If the target is missing, there are no rows, or outcomes other than 0 and 1.
     """
     check_model(model)
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected encoded rows and their target as a DataFrame, got {type(frame).__name__}.")
     target = model.data.target
-    if target not in frame.columns:
-        raise ModelError(f"The rows lack the target {target!r}.")
+    check_rows(frame, [target], "The rows")
     if len(frame) == 0:
         raise DataError("The frame has no rows.")
     outcomes = frame[target]
-    if isinstance(outcomes, pd.DataFrame):
-        raise DataError(f"The target {target!r} occurs more than once: drop all but one of its columns.")
-    for label, value in outcomes.items():
-        if not isinstance(value, (numbers.Real, np.bool_)) or value not in (0, 1):
-            raise DataError(
-                f"The target {target!r} must be 0 or 1, but is {short_repr(value)} in row {short_repr(label)}: pass "
-                "encoded rows, such as data.df_test."
-            )
+    odd = ~outcomes.isin((0, 1))
+    if odd.any():
+        raise DataError(
+            f"The target {target!r} must be 0 or 1, but is {short_repr(outcomes[odd].tolist()[0])} in row "
+            f"{short_repr(outcomes.index[odd].tolist()[0])}: pass encoded rows, such as data.df_test."
+        )
     predicted = probabilities(model, frame).argmax(axis=1)
     return float((predicted == outcomes.to_numpy()).mean())
 
