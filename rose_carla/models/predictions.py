@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,14 +73,8 @@ def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> 
     if len(rows) == 0:
         return np.empty((0, 2))
     name = _name(mlmodel)
-    try:
+    with _model_errors(f"{name} cannot predict {len(rows)} rows"):
         answer = mlmodel.predict_proba(rows)
-    except RoseCarlaError:
-        raise
-    except Exception as error:  # the model is the user's code
-        raise ModelError(
-            f"{name} cannot predict {len(rows)} rows: {type(error).__name__}, {error_text(error)}"
-        ) from error
     try:
         values = np.asarray(answer)
         if np.iscomplexobj(values):
@@ -103,6 +98,17 @@ def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> 
     if np.abs(values[:, 0] + values[:, 1] - 1).max() > _SUM_ROUNDING:
         raise ModelError(f"predict_proba of {name} returned pairs that do not sum to 1, so they are not probabilities.")
     return values
+
+
+@contextlib.contextmanager
+def _model_errors(failure: str) -> Iterator[None]:
+    """Turn what a user's model raises into a :class:`ModelError` that starts with ``failure``."""
+    try:
+        yield
+    except RoseCarlaError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{failure}: {type(error).__name__}, {error_text(error)}") from error
 
 
 def _name(mlmodel: MLModel) -> str:
@@ -322,12 +328,8 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
     copy = not isinstance(module, Network)  # other modules may change what they are given
 
     def g(rows: torch.Tensor) -> torch.Tensor:
-        try:
+        with _model_errors(f"{method}: the torch model cannot compute {len(rows)} rows"):
             values = _logits(module, rows.to(parameter, copy=copy)).cpu()
-        except RoseCarlaError:
-            raise
-        except Exception as error:  # the module is the user's code
-            raise _failed(method, f"{len(rows)} rows", error) from error
         if values.shape != (len(rows),):
             raise ModelError(
                 f"{method}: the torch model's logits of {len(rows)} rows have shape {tuple(values.shape)}, not "
@@ -335,7 +337,11 @@ def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
             )
         return values
 
-    if not _has_gradient(g, width, parameter, method):
+    with torch.enable_grad(), _model_errors(f"{method}: the torch model cannot compute gradients"):
+        some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+        values = g(some)
+        known = values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
+    if not known:
         raise ModelError(
             f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
             "detaches, ignores it, or computes outside torch."
@@ -355,19 +361,3 @@ def _logits(module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
             "(n, 2): wrap the module with models.wrap, which takes other shapes, too."
         )
     return log_odds(values)
-
-
-def _has_gradient(g: Logit, width: int, parameter: torch.Tensor, method: str) -> bool:
-    try:
-        with torch.enable_grad():
-            some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
-            values = g(some)
-            return values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
-    except RoseCarlaError:
-        raise
-    except Exception as error:  # in the backward pass
-        raise _failed(method, "gradients", error) from error
-
-
-def _failed(method: str, what: str, error: Exception) -> ModelError:
-    return ModelError(f"{method}: the torch model cannot compute {what}: {type(error).__name__}, {error_text(error)}")
