@@ -18,8 +18,8 @@ from rose_carla.baselines.gradient_descent import (
     descend,
 )
 from rose_carla.baselines.linear_classifiers import cheapest_change
-from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.mdp.noise_models import final_states
+from rose_carla.method import OneShotSettings
 from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm

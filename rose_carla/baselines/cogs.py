@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.params import flag, integer, number
-from rose_carla._lib.runtime import Deadline
-from rose_carla._lib.threads import parallel_ranges
+from rose_carla._lib.runtime import Deadline, parallel_ranges
 from rose_carla.baselines.genes import Genes
-from rose_carla.baselines.one_shot import OneShot, OneShotSettings
+from rose_carla.method import OneShot, OneShotSettings
 from rose_carla.models import favourable
 from rose_carla.models.training import one_thread
 from tqdm.auto import tqdm

@@ -12,9 +12,9 @@ import torch
 from carla.models.api import MLModel
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.linear_classifiers import linear_weights, probability_surrogate
-from rose_carla.baselines.one_shot import OneShot
 from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.mdp import OneOff
+from rose_carla.method import OneShot
 from rose_carla.models import Logit, favourable, logit
 from rose_carla.models.training import one_thread
 from rose_carla.noise import Claim, GaussianNoise

@@ -9,7 +9,7 @@ import torch
 from rose_carla._lib.params import integer, number
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.gradient_descent import Batch, Constraints, GradientMethod, Schedule, descend
-from rose_carla.baselines.one_shot import OneShotSettings
+from rose_carla.method import OneShotSettings
 from rose_carla.models import Logit
 from rose_carla.noise import Claim
 from tqdm.auto import tqdm

@@ -10,8 +10,8 @@ import torch
 from rose_carla._lib.params import integer, number
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.gradient_descent import Batch, Constraints, GradientMethod, Schedule, descend
-from rose_carla.baselines.one_shot import OneShotSettings
 from rose_carla.mdp.noise_models import final_states
+from rose_carla.method import OneShotSettings
 from rose_carla.noise import Claim, InvalidationRate
 from tqdm.auto import tqdm
 

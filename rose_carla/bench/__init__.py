@@ -6,9 +6,7 @@ from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.layouts import Scope, TableSpec
 from rose_carla.bench.method_registry import METHODS, OURS, TABLE_1, Entry, entry
 from rose_carla.bench.paper import PaperValue, paper_value
-from rose_carla.bench.results import Experiment, results_frame
-from rose_carla.bench.runner import Finished, run
-from rose_carla.bench.store import Store
+from rose_carla.bench.runner import Experiment, Finished, Store, results_frame, run
 from rose_carla.bench.table import TABLE_METRICS, Column, Estimate, Layout, Table, build_table, estimate
 
 __all__ = [

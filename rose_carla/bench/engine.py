@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import torch
 from pebble import ProcessExpired, ProcessPool
-from rose_carla._lib.threads import n_cores
+from rose_carla._lib.runtime import n_cores
 from rose_carla.bench import sources
 from rose_carla.bench.cells import PATIENCE, Cell, Result
 from rose_carla.errors import ExperimentError, MissingPackageError, error_text

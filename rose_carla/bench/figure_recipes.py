@@ -13,7 +13,7 @@ from rose_carla import RoseMul, bench, datasets, models, plots
 from rose_carla.bench import layouts
 from rose_carla.bench.layouts import Scope
 from rose_carla.bench.method_registry import OURS
-from rose_carla.bench.results import Experiment
+from rose_carla.bench.runner import Experiment
 from rose_carla.bench.table import DATASET_TITLES
 from rose_carla.errors import PlanError
 from rose_carla.rose.plan import Plan

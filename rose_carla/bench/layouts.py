@@ -10,7 +10,7 @@ import pandas as pd
 from rose_carla import models
 from rose_carla.bench.cells import CLASSIFIERS, Judgement, Recourse, Setting
 from rose_carla.bench.method_registry import METHODS, TABLE_1
-from rose_carla.bench.results import Experiment
+from rose_carla.bench.runner import Experiment
 from rose_carla.bench.table import Column, Layout, Table, build_table
 from rose_carla.metrics import NoiseSettings
 from rose_carla.metrics.registry import METRICS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rose_carla
-from rose_carla._lib.threads import n_cores
+from rose_carla._lib.runtime import n_cores
 from rose_carla.bench import sources
 
 if sys.platform != "win32":

@@ -1,23 +1,101 @@
-"""Run the missing cells of a table: finished cells are reused, each new one is stored as soon as it is finished."""
+"""Run the missing cells of a table, store each as soon as it is finished, and collect the results in a frame."""
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rose_carla._lib.files import check_writable, write_file
-from rose_carla._lib.text import one_line
+import numpy as np
+import pandas as pd
+from rose_carla._lib.files import FileFormatError, check_writable, load_arrays, save_arrays, write_file
+from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
-from rose_carla.bench.store import Store, file_name
+from rose_carla.errors import ExperimentError
 from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.
 _SIZE = {"german": 1.0, "adult": 1.5, "compas": 0.3}
 _TYPICAL = {"CoGS": 60.0, "ROSE-mul": 70.0, "DiCE": 60.0, "ROSE-one": 8.0, "FastAR": 8.0, "Acc_AIR": 25.0}
+
+
+class Store:
+    """A folder of finished cells, which several runs may share at the same time.
+
+    Parameters
+    ----------
+    folder
+        Created if it does not exist.
+
+    Raises
+    ------
+    ExperimentError
+        If it cannot be created.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExperimentError(f"The folder {str(folder)!r} for finished cells cannot be made: {error}.") from error
+
+    def path(self, cell: Cell) -> Path:
+        """Return the file of a cell."""
+        kind = "recourse" if isinstance(cell, Recourse) else "judgement"
+        return self.folder / kind / f"{file_name(cell)}.safetensors"
+
+    def find(self, cell: Cell) -> Result | None:
+        """Return the result of a finished cell, or None if it is missing or, with a warning, damaged."""
+        path = self.path(cell)
+        if not path.exists():
+            return None
+        try:
+            arrays, metadata = load_arrays(path)
+            if metadata.get("key") != cell.key or not isinstance(metadata.get("about"), dict):
+                raise FileFormatError(f"{str(path)!r} belongs to another cell.")
+            result = Result(arrays, metadata["about"])
+            if not cell.accepts(result):
+                raise FileFormatError(f"{str(path)!r} lacks values of such a cell.")
+        except FileFormatError as error:
+            warnings.warn(f"Computing {cell.description!r} again: {error}", stacklevel=2)
+            return None
+        return result
+
+    def check_writable(self, cells: Iterable[Cell]) -> None:
+        """Check before hours of work that the results of ``cells`` can be written.
+
+        Raises
+        ------
+        RoseCarlaError
+            If they cannot.
+        """
+        paths = [self.path(cell) for cell in cells]
+        for folder in dict.fromkeys(path.parent for path in paths):
+            check_writable(folder)
+        for path in paths:
+            if path.is_dir():
+                raise ExperimentError(f"{str(path)!r} should be the file of a finished cell, not a folder: remove it.")
+
+    def save(self, cell: Cell, result: Result) -> None:
+        """Write the result of a finished cell.
+
+        Raises
+        ------
+        FileWriteError
+            If it cannot be written; an older file of the cell stays as it is.
+        """
+        save_arrays(self.path(cell), result.arrays, {"key": cell.key, "about": dict(result.about)})
+
+
+def file_name(cell: Cell) -> str:
+    """Return a readable file name without a suffix, unique to the cell."""
+    return f"{re.sub('[^A-Za-z0-9._=-]+', '-', cell.description)[:100]}-{cell.key[:16]}"
 
 
 @dataclass(frozen=True)
@@ -135,3 +213,71 @@ def _expected_seconds(cell: Cell) -> float:
     if isinstance(cell, Recourse):
         return size * _TYPICAL.get(cell.method, 3.0)
     return size * sum(_TYPICAL.get(metric, 0.5) for metric in cell.metrics)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A method under a condition, on one data set with one seed."""
+
+    #: What differs from the default settings of the table, such as ``"tau=0.85"``; empty if nothing does.
+    condition: str
+    #: Evaluations of the same recourse.
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Data set, method and condition."""
+        recourse = self.judgements[0].recourse
+        return recourse.setting.dataset, recourse.method, self.condition
+
+
+def results_frame(experiments: Iterable[Experiment], finished: Finished) -> pd.DataFrame:
+    """Collect the results of experiments; those without recourse, which failed, are left out.
+
+    ``Recourse_Time`` (mean per person) and ``Training_Time`` are in seconds; ``Alone`` is whether they can be compared.
+    ``Steps`` is the number of units of action, the paper's '# of steps'.
+    """
+    frames = []
+    for experiment in experiments:
+        cell = experiment.judgements[0].recourse
+        recourse = finished.results.get(cell)
+        if recourse is None:
+            continue
+        columns: dict[str, object] = {
+            "Dataset": cell.setting.dataset,
+            "Classifier": cell.setting.classifier,
+            "Method": cell.method,
+            "Condition": experiment.condition,
+            "Seed": cell.setting.seed,
+            "Person": recourse.about["labels"],
+        }
+        for judgement in experiment.judgements:
+            evaluated = finished.results.get(judgement)
+            arrays = dict.fromkeys(judgement.metrics, np.nan) if evaluated is None else evaluated.arrays
+            for metric in judgement.metrics:  # stored arrays are sorted by name: restore the order of the metrics
+                columns |= {name: values for name, values in arrays.items() if name.startswith(metric)}
+            if evaluated is not None and "Proximity" in arrays:
+                columns["Steps"] = arrays["Proximity"] / judgement.noise.action_unit
+        columns["Recourse_Time"] = recourse.about["seconds"] / recourse.about["people"]
+        columns["Training_Time"] = recourse.about["training_seconds"]
+        columns["Alone"] = recourse.about["alone"]
+        frames.append(pd.DataFrame(columns))
+    if not frames:
+        return pd.DataFrame(columns=["Dataset", "Method", "Condition", "Seed", "Person"])
+    return pd.concat(frames, ignore_index=True)
+
+
+def experiment_errors(experiments: Iterable[Experiment], finished: Finished) -> dict[tuple[str, str, str], str]:
+    """Return the first error message of each failed experiment, by data set, method and condition."""
+    found = {}
+    for experiment in experiments:
+        cells: list[Cell] = [experiment.judgements[0].recourse, *experiment.judgements]
+        messages = [finished.errors[cell] for cell in cells if cell in finished.errors]
+        if messages:
+            found[experiment.key] = messages[0]
+    return found
+
+
+def to_csv(frame: pd.DataFrame) -> str:
+    """Return a frame as CSV with six digits, more than any table prints, and without spreadsheet formulas."""
+    return str(csv_safe_frame(frame).replace({np.inf: np.nan}).to_csv(index=False, float_format="%.6g"))

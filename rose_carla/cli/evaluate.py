@@ -21,8 +21,8 @@ from rose_carla.bench.cells import PATIENCE
 from rose_carla.bench.method_registry import METHODS
 from rose_carla.cli import Command, NameType, WordsOption, console, options
 from rose_carla.cli.options import DataChoice
-from rose_carla.cli.policy_folder import input_files, load_policy, read_training
 from rose_carla.cli.recourse import check_part_of_training
+from rose_carla.cli.train import input_files, load_policy, read_training
 from rose_carla.datasets.csv_files import PeopleReader
 from rose_carla.errors import DataError
 from rose_carla.metrics import METRICS

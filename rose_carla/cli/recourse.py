@@ -16,7 +16,7 @@ import click
 from rose_carla._lib.text import csv_safe, printable
 from rose_carla.cli import Command, NameType, console, options
 from rose_carla.cli.options import DataChoice
-from rose_carla.cli.policy_folder import input_files, load_policy
+from rose_carla.cli.train import input_files, load_policy
 from rose_carla.datasets.csv_files import PeopleChunk, PeopleReader
 from rose_carla.rose.plan import COLUMNS, Plan
 from rose_carla.rose.sequential import Sequential

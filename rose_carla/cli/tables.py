@@ -16,17 +16,15 @@ import pandas as pd
 from rose_carla import bench, plots
 from rose_carla import datasets as data_sets
 from rose_carla._lib.files import check_writable, write_file
+from rose_carla._lib.runtime import n_cores
 from rose_carla._lib.text import printable
-from rose_carla._lib.threads import n_cores
 from rose_carla.bench import layouts
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.figure_recipes import RECIPES
 from rose_carla.bench.layouts import Scope, TableSpec, classifiers
 from rose_carla.bench.provenance import provenance, revision
 from rose_carla.bench.render import render_text, write_report
-from rose_carla.bench.results import Experiment, experiment_errors, results_frame
-from rose_carla.bench.runner import Finished
-from rose_carla.bench.store import Store
+from rose_carla.bench.runner import Experiment, Finished, Store, experiment_errors, results_frame
 from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.carla_compat import import_optional
 from rose_carla.cli import Command, NameType, WordsOption, console, options

@@ -14,8 +14,8 @@ from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr,
 _NARROWEST = 10 * np.finfo(float).eps
 
 
-def check_rows(rows: Any, columns: Iterable[str], what: str) -> None:
-    """Check that ``rows`` are a frame with all ``columns`` and without duplicates; ``what`` names them in messages."""
+def check_rows(rows: Any, columns: Iterable[str], what: str, advice: str = ".") -> None:
+    """Check that ``rows``, called ``what``, are a frame with all ``columns`` (or give ``advice``) and no duplicates."""
     if not isinstance(rows, pd.DataFrame):
         raise DataError(
             f"{what} must be a pandas DataFrame, got {type(rows).__name__}: wrap them in pd.DataFrame(...), and take a "
@@ -23,7 +23,7 @@ def check_rows(rows: Any, columns: Iterable[str], what: str) -> None:
         )
     missing = [column for column in columns if column not in rows.columns]
     if missing:
-        raise DataError(f"{what} lack the columns {', '.join(missing[:5])}.")
+        raise DataError(f"{what} lack the columns {', '.join(map(str, missing[:5]))}{advice}")
     if not rows.columns.is_unique:
         repeated = short_repr(rows.columns[rows.columns.duplicated()][0])
         raise DataError(f"{what} have the column {repeated} twice: drop or rename one.")
@@ -169,31 +169,19 @@ def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Seq
 
 def check_numbers(values: pd.Series) -> None:
     """Check that every row of a continuous feature is a finite number."""
-    odd = np.flatnonzero(~np.isfinite(_numbers(values)))
+    try:
+        if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):  # pandas would convert them silently
+            raise TypeError(f"{values.dtype} values")
+        numbers = pd.to_numeric(values, errors="coerce")
+        if numbers.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        found = numbers.to_numpy(dtype=float, na_value=np.nan)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DataError(f"{values.name!r} has values that are not finite numbers: {error_text(error)}") from error
+    odd = np.flatnonzero(~np.isfinite(found))
     if len(odd):
         label, value = short_repr(values.index[odd[0]]), short_repr(values.iloc[odd[0]])
         raise DataError(f"{values.name!r} is {value} in row {label}, not a finite number: fill it in, or drop the row.")
-
-
-def _numbers(values: pd.Series) -> np.ndarray:
-    """Return the numbers of a column, NaN for other values."""
-    if values.dtype.kind in "mMc" or isinstance(values.dtype, pd.PeriodDtype):  # pandas would convert them silently
-        return np.full(len(values), np.nan)
-    try:
-        found = pd.to_numeric(values, errors="coerce")
-        if found.dtype.kind != "c":
-            return found.to_numpy(dtype=float, na_value=np.nan)
-    except Exception:  # one object fails the whole column: convert one by one
-        pass
-    return np.array([_number(value) for value in values], dtype=float)
-
-
-def _number(value: Any) -> float:
-    try:
-        found = pd.to_numeric(value, errors="coerce")
-        return np.nan if np.iscomplexobj(found) else float(found)
-    except Exception:  # values may be of any class
-        return np.nan
 
 
 def binary_target(values: pd.Series, favourable: Any) -> pd.Series:

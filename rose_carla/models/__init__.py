@@ -1,11 +1,12 @@
 """Classifiers: the paper's two in torch, and wrappers of fitted ones as CARLA models."""
 
-from rose_carla.models.logits import Logit, logit
 from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
 from rose_carla.models.predictions import (
+    Logit,
     accuracy,
     encoded_rows,
     favourable,
+    logit,
     negative_instances,
     probabilities,
     probability,

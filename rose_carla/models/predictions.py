@@ -1,20 +1,22 @@
-"""Predictions of any CARLA model for encoded rows, and the people whom it rejects."""
+"""Predictions of any CARLA model for encoded rows, their differentiable logits, and the people whom it rejects."""
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import project_categories
-from rose_carla.datasets.validation import as_floats, check_labels
+from rose_carla.datasets.validation import as_floats, check_labels, check_rows
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, check_data, check_model, feature_order
+from rose_carla.models.training import Network
 
 #: Rows per call of a classifier: the layers of a network for more of them no longer fit into the CPU's cache.
 _BATCH = 32_768
@@ -30,6 +32,8 @@ PAPER_SELECTION: dict[str, tuple[str, int | None]] = {
     "adult": ("test", 200),
     "compas": ("test", None),
 }
+#: Function from encoded rows (n, d), a tensor, to logits (n,).
+Logit = Callable[[torch.Tensor], torch.Tensor]
 
 
 def probability(mlmodel: MLModel) -> Callable[..., np.ndarray]:
@@ -69,14 +73,8 @@ def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> 
     if len(rows) == 0:
         return np.empty((0, 2))
     name = _name(mlmodel)
-    try:
+    with _model_errors(f"{name} cannot predict {len(rows)} rows"):
         answer = mlmodel.predict_proba(rows)
-    except RoseCarlaError:
-        raise
-    except Exception as error:  # the model is the user's code
-        raise ModelError(
-            f"{name} cannot predict {len(rows)} rows: {type(error).__name__}, {error_text(error)}"
-        ) from error
     try:
         values = np.asarray(answer)
         if np.iscomplexobj(values):
@@ -100,6 +98,17 @@ def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> 
     if np.abs(values[:, 0] + values[:, 1] - 1).max() > _SUM_ROUNDING:
         raise ModelError(f"predict_proba of {name} returned pairs that do not sum to 1, so they are not probabilities.")
     return values
+
+
+@contextlib.contextmanager
+def _model_errors(failure: str) -> Iterator[None]:
+    """Turn what a user's model raises into a :class:`ModelError` that starts with ``failure``."""
+    try:
+        yield
+    except RoseCarlaError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{failure}: {type(error).__name__}, {error_text(error)}") from error
 
 
 def _name(mlmodel: MLModel) -> str:
@@ -169,19 +178,10 @@ def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 
 def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> np.ndarray:
     """Return numbers (n, d) of a frame in ``columns``, which may be NaN or infinite; ``what`` names its rows."""
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected the {what} as a DataFrame of encoded rows, got {type(frame).__name__}.")
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise DataError(
-            f"The {what} lack the columns {', '.join(map(str, missing[:5]))}: pass encoded rows, for instance "
-            "data.transform(raw_rows)."
-        )
-    found = frame[list(columns)]
-    if found.shape[1] != len(columns):
-        twice = found.columns[found.columns.duplicated()]
-        raise DataError(f"The {what} have duplicate columns: {', '.join(map(str, twice[:5]))}. Drop one of each.")
-    return as_floats(found, what)
+    if isinstance(frame, pd.DataFrame):
+        frame = frame.loc[:, frame.columns.isin(list(columns))]  # further columns may be anything
+    check_rows(frame, columns, f"The {what}", ": pass encoded rows, for instance data.transform(raw_rows).")
+    return as_floats(frame[list(columns)], what)
 
 
 def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:
@@ -194,27 +194,22 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
     Raises
     ------
     ModelError
-        If the target is missing, or the model cannot predict the rows.
+        If the model cannot predict the rows.
     DataError
-        If there are no rows, or outcomes other than 0 and 1.
+        If the target is missing, there are no rows, or outcomes other than 0 and 1.
     """
     check_model(model)
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"Expected encoded rows and their target as a DataFrame, got {type(frame).__name__}.")
     target = model.data.target
-    if target not in frame.columns:
-        raise ModelError(f"The rows lack the target {target!r}.")
+    check_rows(frame, [target], "The rows")
     if len(frame) == 0:
         raise DataError("The frame has no rows.")
     outcomes = frame[target]
-    if isinstance(outcomes, pd.DataFrame):
-        raise DataError(f"The target {target!r} occurs more than once: drop all but one of its columns.")
-    for label, value in outcomes.items():
-        if not isinstance(value, (numbers.Real, np.bool_)) or value not in (0, 1):
-            raise DataError(
-                f"The target {target!r} must be 0 or 1, but is {short_repr(value)} in row {short_repr(label)}: pass "
-                "encoded rows, such as data.df_test."
-            )
+    odd = ~outcomes.isin((0, 1))
+    if odd.any():
+        raise DataError(
+            f"The target {target!r} must be 0 or 1, but is {short_repr(outcomes[odd].tolist()[0])} in row "
+            f"{short_repr(outcomes.index[odd].tolist()[0])}: pass encoded rows, such as data.df_test."
+        )
     predicted = probabilities(model, frame).argmax(axis=1)
     return float((predicted == outcomes.to_numpy()).mean())
 
@@ -282,3 +277,87 @@ def negative_instances(
         chosen = np.random.default_rng(seed).choice(len(negative), size=limit, replace=False)
         negative = negative.iloc[np.sort(chosen)]
     return negative
+
+
+def log_odds(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return log p1 - log p0 of probabilities (n, 2), finite also where one of them is rounded to 0."""
+    logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+    return logarithms[:, 1] - logarithms[:, 0]
+
+
+def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
+    """Return a differentiable function from encoded rows (n, d), a tensor, to g = log p1 - log p0 (> 0: favourable).
+
+    It is the module's method ``logit`` if it has one, as our networks and wrapped modules do, which is exact however
+    confident the classifier is. For other modules it is computed from probabilities, exact until they are rounded to 0.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    method
+        Name of the method, for messages.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be differentiated; from the function, if the model raises or does not return
+        probabilities (n, 2).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rose_carla import datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> rows = torch.zeros(1, 7, requires_grad=True)
+    >>> torch.autograd.grad(models.logit(model)(rows).sum(), rows)[0].shape
+    torch.Size([1, 7])
+    """
+    width = len(feature_order(mlmodel))
+    module = mlmodel.raw_model
+    if mlmodel.backend != "pytorch" or not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"{method} follows gradients and needs a torch model, this one is {mlmodel.backend or 'unknown'}: wrap a "
+            "torch module with models.wrap, or use a method that needs predictions only, such as Cogs, FastAR, RoseOne "
+            "or RoseMul."
+        )
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        raise ModelError(f"{method}: the torch model has no parameters, so it cannot have been trained.")
+
+    copy = not isinstance(module, Network)  # other modules may change what they are given
+
+    def g(rows: torch.Tensor) -> torch.Tensor:
+        with _model_errors(f"{method}: the torch model cannot compute {len(rows)} rows"):
+            values = _logits(module, rows.to(parameter, copy=copy)).cpu()
+        if values.shape != (len(rows),):
+            raise ModelError(
+                f"{method}: the torch model's logits of {len(rows)} rows have shape {tuple(values.shape)}, not "
+                f"({len(rows)},)."
+            )
+        return values
+
+    with torch.enable_grad(), _model_errors(f"{method}: the torch model cannot compute gradients"):
+        some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+        values = g(some)
+        known = values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
+    if not known:
+        raise ModelError(
+            f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
+            "detaches, ignores it, or computes outside torch."
+        )
+    return g
+
+
+def _logits(module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    own = getattr(module, "logit", None)
+    if callable(own) and not isinstance(own, torch.nn.Module):  # not a layer of that name
+        return own(rows)
+    values = module(rows)
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+    if shape != (len(rows), 2):
+        raise ModelError(
+            f"The torch model ({type(module).__name__}) returns {shape} for {len(rows)} rows instead of probabilities "
+            "(n, 2): wrap the module with models.wrap, which takes other shapes, too."
+        )
+    return log_odds(values)

@@ -12,7 +12,6 @@ from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
 from rose_carla.errors import ModelError, error_text, unknown_name
 from rose_carla.models.estimators import check_favourable_is_one, wrap_estimator
-from rose_carla.models.logits import log_odds
 from rose_carla.models.mlmodel import (
     EncodedModel,
     TensorFlowModel,
@@ -22,6 +21,7 @@ from rose_carla.models.mlmodel import (
     column_list,
     encoded_features,
 )
+from rose_carla.models.predictions import log_odds
 from rose_carla.models.training import Network
 
 SPACES = ("encoded", "raw")

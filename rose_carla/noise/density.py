@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from carla.models.api import MLModel
-from rose_carla._lib.threads import parallel_ranges
+from rose_carla._lib.runtime import parallel_ranges
 from rose_carla.datasets import relative_noise
 from rose_carla.errors import NoiseError, short_repr
 from rose_carla.models.mlmodel import check_model

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 import torch
 from rose_carla import baselines, datasets, models
+from rose_carla import method as method_base
 from baseline_examples import array, check_legal, stop_after
 from carla.recourse_methods.api import RecourseMethod
 from carla.recourse_methods.processing.counterfactuals import merge_default_parameters
-from rose_carla.baselines import Arar, Cogs, Croco, FastAR, Probe, Roar, cogs, one_shot
+from rose_carla.baselines import Arar, Cogs, Croco, FastAR, Probe, Roar, cogs
 from rose_carla.errors import DataError, ModelError, PlanError
 from sklearn.ensemble import RandomForestClassifier
 
@@ -272,12 +273,12 @@ def test_progress_bar_option(kind, progress, compas_ann, people, capsys):
 def test_progress_bar_counts_each_person_once(kind, compas_ann, people, accepted, monkeypatch):
     bars = []
 
-    class Noted(one_shot.tqdm):
+    class Noted(method_base.tqdm):
         def close(self):
             bars.append((self.n, self.total))
             super().close()
 
-    monkeypatch.setattr(one_shot, "tqdm", Noted)
+    monkeypatch.setattr(method_base, "tqdm", Noted)
     method = kind(compas_ann, {**CHEAP[kind], "progress": True, "batch_size": 4})
     method.get_counterfactuals(pd.concat([people, accepted]))
     assert bars[0] == (len(people), len(people))

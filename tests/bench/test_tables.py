@@ -31,7 +31,7 @@ from rose_carla.bench import (
 )
 from rose_carla.bench.comparison import BETTER, DIFFERS, TESTED, WITHIN, best_methods
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.results import experiment_errors, to_csv
+from rose_carla.bench.runner import experiment_errors, to_csv
 from rose_carla.metrics import NoiseSettings
 from scipy import stats
 

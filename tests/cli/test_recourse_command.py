@@ -12,7 +12,7 @@ import pytest
 from cli_examples import ROLES, SMALL, changed, people, read
 from rose_carla._lib.files import load_arrays, save_arrays
 from rose_carla.cli.console import CommandError
-from rose_carla.cli.policy_folder import POLICY, read_training
+from rose_carla.cli.train import POLICY, read_training
 from rose_carla.rose.plan import COLUMNS
 
 pytest_plugins = ("cli_examples",)

@@ -300,9 +300,9 @@ def test_invalid_frames_raise_errors(compas_ann, factuals):
     with pytest.raises(DataError, match="factuals contain missing or infinite values"):
         metric.get_evaluation(broken, ends)
     for returned, message in (
-        (None, "counterfactuals as a DataFrame"),
-        (ends.to_numpy(), "counterfactuals as a DataFrame"),
-        (pd.concat([ends, ends], axis=1), "have duplicate columns"),
+        (None, "counterfactuals must be a pandas DataFrame"),
+        (ends.to_numpy(), "counterfactuals must be a pandas DataFrame"),
+        (pd.concat([ends, ends], axis=1), "have the column .* twice"),
         (ends.astype(object).replace(ends.iloc[0, 0], "x"), "values that are not numbers"),
     ):
         with pytest.raises(DataError, match=message):

@@ -117,11 +117,11 @@ ODD_OUTCOMES = {
     "NA": (_target(lambda y: y.astype("Int64").where(y == 1)), "but is <NA> in row"),
     "two": (_target(lambda y: y + 1), "but is 2 in row"),
     "lists": (_target(lambda y: pd.Series([[1]] * len(y), index=y.index)), r"but is \[1\] in row"),
-    "twice": (lambda frame: pd.concat([frame, frame[["score"]]], axis=1), "'score' occurs more than once"),
+    "twice": (lambda frame: pd.concat([frame, frame[["score"]]], axis=1), "have the column 'score' twice"),
     "no rows": (lambda frame: frame.head(0), "The frame has no rows"),
-    "None": (lambda frame: None, "as a DataFrame, got NoneType"),
-    "array": (lambda frame: frame.to_numpy(), "as a DataFrame, got ndarray"),
-    "series": (lambda frame: frame.iloc[0], "as a DataFrame, got Series"),
+    "None": (lambda frame: None, "must be a pandas DataFrame, got NoneType"),
+    "array": (lambda frame: frame.to_numpy(), "must be a pandas DataFrame, got ndarray"),
+    "series": (lambda frame: frame.iloc[0], "must be a pandas DataFrame, got Series"),
 }
 
 
