@@ -123,7 +123,7 @@ def test_methods_that_cannot_be_checked_are_rejected(compas_linear):
 
 def test_factuals_with_duplicate_columns_or_large_values_are_rejected(compas_linear):
     people = models.negative_instances(compas_linear).head(3)
-    with pytest.raises(DataError, match="have the column .* twice"):
+    with pytest.raises(DataError, match=r"have the column .* twice"):
         baselines.Cogs(compas_linear).get_counterfactuals(pd.concat([people, people], axis=1))
     with pytest.raises(DataError, match="values beyond 1e"):
         baselines.Cogs(compas_linear).get_counterfactuals(people.assign(age=1e300))
