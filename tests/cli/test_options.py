@@ -12,7 +12,7 @@ from rose_carla import datasets
 from cli_examples import ROLES, SMALL, inside, read
 from rose_carla.cli.option_values import parse_hyperparams
 from rose_carla.cli.options import DataChoice
-from rose_carla.cli.policy_folder import load_policy
+from rose_carla.cli.train import load_policy
 
 pytest_plugins = ("cli_examples",)
 

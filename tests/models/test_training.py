@@ -12,7 +12,7 @@ import torch
 from rose_carla import datasets, models
 from rose_carla._lib import files
 from rose_carla._lib.runtime import global_state
-from rose_carla.errors import ModelError
+from rose_carla.errors import DataError, ModelError
 from sklearn.linear_model import LogisticRegression
 
 PAPER_ACCURACY = {"ann": 0.86, "linear": 0.86}
@@ -126,7 +126,7 @@ def test_invalid_training_input_is_rejected(compas):
         models.train(compas, seed=2**64)
     with pytest.raises(ModelError, match=r"settings must be a models.TrainingSettings, got \{\}"):
         models.train(compas, settings={})
-    with pytest.raises(ModelError, match="lack the target"):
+    with pytest.raises(DataError, match="lack the columns score"):
         models.accuracy(models.train(compas, "linear"), compas.df.drop(columns="score"))
 
     class OneOutcome(datasets.Dataset):
