@@ -22,7 +22,7 @@ NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?%?")
 GIVEN = {
     "docs/datasets.md": """
 import pandas as pd
-frame = pd.DataFrame({"age": range(20, 60), "income": range(40), "loan": ["granted", "refused"] * 20})
+frame = pd.DataFrame({"age": range(20, 60), "income": range(0, 40_000, 1000), "loan": ["granted", "refused"] * 20})
 frame.to_csv("loans.csv", index=False)
 """,
     "docs/models.md": """
