@@ -16,6 +16,8 @@ from rose_carla.rose.search.settle import Settling, usual_slope
 from rose_carla.rose.search.trim import trim
 from rose_carla.rose.search.walk import Walks, walk
 
+#: Parts of the search that :attr:`Planner.without` switches off, to measure what each of them brings.
+PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "insertion", "order", "trimming")
 #: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
 #: Factor on the samples of a second walk, and on those of the last check of people without a plan: under one-off noise
@@ -72,10 +74,14 @@ class Planner:
     rows: np.ndarray | None = None
     #: Width of the beam search.
     beam_width: int = 8
+    #: Names from :data:`PARTS` of parts that are switched off.
+    without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.exchange = Exchange(self.task, self.policy, self.sparsity_weight)
         self.settling = Settling(self.task, self.exchange, self.slope, self.n_check, self.confidence)
+        if not self._has("settling"):
+            self.settling.max_checks = 1
         self._reach: Reach | None = None
 
     def plan(
@@ -98,6 +104,9 @@ class Planner:
         plans = [plan if ok else empty for plan, ok in zip(plans, found, strict=True)]
         return SearchResult(plans, ends, found, rates, reached)
 
+    def _has(self, part: str) -> bool:
+        return part not in self.without
+
     def _walk(
         self,
         task: Task,
@@ -106,9 +115,10 @@ class Planner:
         deadline: Deadline | None = None,
     ) -> Walks:
         """Follow the policy; use the beam search where that does not reach the goal."""
-        walks = walk(task, self.policy, factuals, self.max_actions, rngs, deadline=deadline)
+        length = self.max_actions if self._has("walk") else 0
+        walks = walk(task, self.policy, factuals, length, rngs, deadline=deadline)
         missed = np.flatnonzero(~walks.reached)
-        if self.search and len(missed):
+        if self.search and self._has("beam") and len(missed):
             chosen = [rngs[row] for row in missed.tolist()]
             depth = min(self.max_actions, _BEAM_DEPTH)
             walks[missed] = walk(
@@ -121,9 +131,10 @@ class Planner:
         drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), walks.rates.copy()
         everyone = np.arange(len(rngs))
         start = self._shorten_by_margin(walks)
-        self._settle_into(drafts, found, rates, everyone, start, rngs, same_features=not self.search)
+        self._settle_into(drafts, found, rates, everyone, start, rngs, self._same_features)
         if self.search:
-            self._try_rivals(drafts, found, rates, rngs)
+            if self._has("rivals"):
+                self._try_rivals(drafts, found, rates, rngs)
             rows = np.flatnonzero(~found)
             if len(rows):
                 again = self._second_walk(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
@@ -131,20 +142,26 @@ class Planner:
             rows = np.flatnonzero(~found)
             if len(rows) and self.rows is not None:
                 others = self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-                self._settle_into(drafts, found, rates, rows, others, rngs, same_features=False)
+                self._settle_into(drafts, found, rates, rows, others, rngs, self._same_features)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
         if len(rows):
             chosen = [rngs[row] for row in rows.tolist()]
-            self._reorder(drafts, rates, rows, rngs)
-            drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
-            if self._ignores_order:
+            if self._has("order") and not self._ignores_order:
+                self._reorder(drafts, rates, rows, rngs)
+            if self._has("trimming"):
+                drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
+            if self._has("order") and self._ignores_order:
                 drafts[rows] = choose_order(self.task, drafts[rows], chosen)
         return drafts, found, rates
 
     @property
     def _ignores_order(self) -> bool:
         return self.task.robustness.crowd_size == 0
+
+    @property
+    def _same_features(self) -> bool:
+        return not (self.search and self._has("exchange"))
 
     def _settle_into(
         self,
@@ -162,7 +179,7 @@ class Planner:
             return
         start, rows = starts[inside], rows[inside]
         chosen = [rngs[row] for row in rows.tolist()]
-        if not self._ignores_order:
+        if self._has("order") and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
         settled, passed, rate = self.settling.settle(start, chosen, same_features)
         # an accepted state is better than none, however little robust
@@ -177,21 +194,19 @@ class Planner:
         if len(rows):
             guide = self.task.guide(drafts.ends[rows])
             needed = np.minimum(self.settling.next_margins(guide, walks.rates[rows], self.n_walk), guide)
-            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, same_features=not self.search)
+            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, self._same_features)
         return drafts
 
     def _other_drafts(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Drafts:
         if self._reach is None:
             assert self.rows is not None
-            self._reach = Reach(self.task, self.rows, self.settling.aim, self.sparsity_weight)
+            self._reach = Reach(self.task, self.rows, self.settling.aim, self.sparsity_weight, self.without)
         return self._reach.search(factuals, rngs)[0]
 
     def _reorder(
         self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
         """Adopt a more robust order of actions where it passes the check."""
-        if self._ignores_order:
-            return
         rows = rows[(drafts.sizes()[rows] > 0).sum(axis=1) > 1]
         if len(rows) == 0:
             return

@@ -45,9 +45,8 @@ class Reach:
     aim: float
     #: Cost of changing one more feature, in units of action.
     sparsity_weight: float
-    #: Whether to use training rows, and ascent.
-    data: bool = True
-    ascent: bool = True
+    #: Parts that are switched off: "rows" of the training data, "ascent", "insertion" under accumulated noise.
+    without: frozenset[str] = frozenset()
     _accepted: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,13 +66,15 @@ class Reach:
             part = np.arange(start, min(start + _PEOPLE, len(factuals)))
             inside, near, far = zip(*(self._near(factual) for factual in factuals[part]), strict=True)
             found = []
-            if self.data:
+            if "rows" not in self.without:
                 found += [_flat(inside), self._towards(factuals[part], near)]
-            if self.ascent:
+            if "ascent" not in self.without:
                 alone = [factual[None] for factual in factuals[part]]
                 smoothed, plain = self.task.smoothed_margins, self.task.margins
                 found += [self._ascend(factuals[part], alone, smoothed, by_cost) for by_cost in (True, False)]
                 found += [self._ascend(factuals[part], starts, plain, False) for starts in (alone, far)]
+            if not found:
+                continue
             owners = part[np.concatenate([owner for owner, _ in found])]
             ends = np.concatenate([end for _, end in found])
             drafts, people, rate = self._choose(factuals, owners, ends, rngs)
@@ -232,7 +233,8 @@ class Reach:
             kept = _finalists(owners, costs, rates, self.aim)
             drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
             rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
-            drafts, owners, rates = self._insert(drafts, owners, rates, rngs)
+            if "insertion" not in self.without:
+                drafts, owners, rates = self._insert(drafts, owners, rates, rngs)
             costs = self._cost(drafts.factuals, drafts.ends)
         best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
         return drafts[best], owners[best], rates[best]
