@@ -16,6 +16,7 @@ from rose_carla.noise import (
     Noise,
     accumulated_invalidation_rate,
     action_sizes,
+    continue_from,
     execute,
     invalidation_rate,
     noisy_step,
@@ -166,14 +167,15 @@ class Accumulated:
         crowd = crowd.copy()
         for part in range(parts.max(initial=0)):
             rows = np.flatnonzero(parts > part)
-            actions = np.repeat(changes[rows] / parts[rows, None], crowd.shape[1], axis=0)
-            shared: Randomness = rng
-            if not isinstance(rng, np.random.Generator):
-                shared = SharedGenerators(rng[row] for row in rows.tolist())
-            people = crowd[rows].reshape(-1, crowd.shape[2])
-            moved = noisy_step(people, actions, self.noise, self.variance, self.action_unit, shared)
-            crowd[rows] = moved.reshape(len(rows), *crowd.shape[1:])
+            chosen = rng if isinstance(rng, np.random.Generator) else [rng[row] for row in rows.tolist()]
+            crowd[rows] = self.step(crowd[rows], changes[rows] / parts[rows, None], chosen)
         return crowd
+
+    def step(self, crowd: np.ndarray, actions: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Return the crowd (b, m, d) after one NoisyStep each; ``actions`` (b, d) are of one unit."""
+        shared = rng if isinstance(rng, np.random.Generator) else SharedGenerators(rng)
+        people, each = crowd.reshape(-1, crowd.shape[2]), np.repeat(actions, crowd.shape[1], axis=0)
+        return noisy_step(people, each, self.noise, self.variance, self.action_unit, shared).reshape(crowd.shape)
 
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         """Return the mean of the crowd: the state that noisy implementation of the plan leads to."""
@@ -187,6 +189,10 @@ class Accumulated:
     def follow(self, factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rng: Randomness) -> np.ndarray:
         """Return where ``n`` people end up who follow each plan, (b, n, d)."""
         return execute(factuals, plans, self.noise, self.variance, self.action_unit, n, rng, self.noise_per)
+
+    def go_on(self, crowd: np.ndarray, plans: Sequence[np.ndarray], rng: Randomness) -> np.ndarray:
+        """Return the crowd (b, m, d) after its people followed one more plan each."""
+        return continue_from(crowd, plans, self.noise, self.variance, self.action_unit, rng, self.noise_per)
 
     def sweep_last_action(
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rngs: Sequence[np.random.Generator]
@@ -202,12 +208,9 @@ class Accumulated:
         rates = [[rate] for rate in self.rates(factuals, crowd, rngs).tolist()]
         for step in range(max(len(each) for each in units)):
             rows = np.array([row for row, each in enumerate(units) if step < len(each)])
-            actions = np.repeat(np.stack([units[row][step] for row in rows]), n, axis=0)
-            shared = SharedGenerators(rngs[row] for row in rows.tolist())
-            people = crowd[rows].reshape(-1, crowd.shape[2])
-            moved = noisy_step(people, actions, self.noise, self.variance, self.action_unit, shared)
-            crowd[rows] = moved.reshape(len(rows), *crowd.shape[1:])
-            for row, rate in zip(rows.tolist(), self.rates(factuals[rows], crowd[rows], shared), strict=True):
+            chosen = [rngs[row] for row in rows.tolist()]
+            crowd[rows] = self.step(crowd[rows], np.stack([units[row][step] for row in rows]), chosen)
+            for row, rate in zip(rows.tolist(), self.rates(factuals[rows], crowd[rows], chosen), strict=True):
                 rates[row].append(float(rate))
         return [np.array(each) for each in rates]
 

@@ -3,6 +3,7 @@
 from rose_carla.noise.accumulated import (
     NOISE_PER,
     action_sizes,
+    continue_from,
     execute,
     noisy_step,
     one_shot_plan,
@@ -32,6 +33,7 @@ __all__ = [
     "accumulated_invalidation_rate",
     "action_sizes",
     "common_noise",
+    "continue_from",
     "density_of",
     "execute",
     "invalidation_rate",

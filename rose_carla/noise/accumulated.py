@@ -105,9 +105,23 @@ def execute(
     -------
     (b, n_particles, d) array
     """
-    width = factuals.shape[1]
-    units = [unit_actions(plan, action_unit) if noise_per == "unit" else plan[plan.any(axis=1)] for plan in plans]
     particles = np.repeat(factuals[:, None, :].astype(float), n_particles, axis=1)
+    return continue_from(particles, plans, noise, variance, action_unit, rng, noise_per)
+
+
+def continue_from(
+    particles: np.ndarray,
+    plans: Sequence[np.ndarray],
+    noise: Noise,
+    variance: float,
+    action_unit: float | np.ndarray,
+    rng: Randomness,
+    noise_per: str = "unit",
+) -> np.ndarray:
+    """Return where ``particles`` (b, n, d) end up if those of row i follow plan i noisily; see :func:`execute`."""
+    particles = particles.copy()
+    n_particles, width = particles.shape[1:]
+    units = [unit_actions(plan, action_unit) if noise_per == "unit" else plan[plan.any(axis=1)] for plan in plans]
     for step in range(max((len(plan) for plan in units), default=0)):
         rows = [row for row, plan in enumerate(units) if step < len(plan)]
         actions = np.stack([units[row][step] for row in rows])

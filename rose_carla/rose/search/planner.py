@@ -17,13 +17,14 @@ from rose_carla.rose.search.trim import trim
 from rose_carla.rose.search.walk import Walks, walk
 
 #: Parts of the search that :attr:`Planner.without` switches off, to measure what each of them brings.
-PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "insertion", "order", "trimming")
+PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sweeps", "order", "trimming")
 #: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
-#: Factor on the samples of a second walk, and on those of the last check of people without a plan: under one-off noise
-#: and for a crowd, which takes a hundred times as long.
+#: Factor on the samples of a second walk.
 _MORE_SAMPLES = 4
-_LAST_CHECK, _LAST_CROWD = 16, 4
+#: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes a
+#: hundred times as long.
+_LAST_CHECKS, _LAST_CROWDS = (16, 128), (4, 16)
 #: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2
 _RIVAL_ROUNDS = 3
@@ -128,7 +129,8 @@ class Planner:
 
     def _shorten(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft of a walk; where that fails, of a second walk, then of other drafts."""
-        drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), walks.rates.copy()
+        # the rates of a walk are those of its luckiest state: only those of checks count
+        drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), np.ones(len(rngs))
         everyone = np.arange(len(rngs))
         start = self._shorten_by_margin(walks)
         self._settle_into(drafts, found, rates, everyone, start, rngs, self._same_features)
@@ -182,8 +184,9 @@ class Planner:
         if self._has("order") and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
         settled, passed, rate = self.settling.settle(start, chosen, same_features)
-        # an accepted state is better than none, however little robust
-        better = passed | (rate < rates[rows]) | (self.task.margins(drafts.ends[rows]) <= 0)
+        # accepted ends come first, however little robust
+        accepted, before = (self.task.margins(each.ends) > 0 for each in (settled, drafts[rows]))
+        better = passed | (rate - accepted < rates[rows] - before)
         drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
         found[rows] |= passed
 
@@ -220,13 +223,13 @@ class Planner:
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
         """Check drafts below the limit, but not significantly so, with more samples."""
-        rows = np.flatnonzero(~found & (rates < self.task.limit))
-        if len(rows) == 0:
-            return
-        part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
-        n_check = (_LAST_CHECK if self._ignores_order else _LAST_CROWD) * self.n_check
-        found[rows], rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, n_check)
-        rates[rows] = rate.rate
+        for factor in _LAST_CHECKS if self._ignores_order else _LAST_CROWDS:
+            rows = np.flatnonzero(~found & (rates < self.task.limit))
+            if len(rows) == 0:
+                return
+            part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
+            passed, rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, factor * self.n_check)
+            found[rows], rates[rows] = passed, rate.rate
 
     def _try_rivals(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search.drafts import Drafts, Task
-from rose_carla.rose.search.insertion import insert_changes
+from rose_carla.rose.search.sweeps import sweep_search
 
 #: Accepted training rows compared with a person, those judged under noise, and those that drafts lead towards.
 _ROWS, _SAMPLE, _TARGETS = 1000, 64, 8
@@ -24,11 +24,18 @@ _LENGTHS = np.array([1, 2, 4, 8, 12, 16, 24, 32])
 _SCREENING, _FINAL, _CLIMBING, _ACCUMULATED = 48, 400, 200, 160
 #: Shares of the rate aimed at for which the cheapest drafts are judged further, and how many of the most robust ones.
 _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
-#: Starts of the ascent on the margin besides the person; starts of the ascent on the rate, its rounds, the moves judged
-#: in each, and the share of the rate aimed at where it ends.
-_STARTS, _CLIMB_STARTS, _CLIMBS, _CLIMB_MOVES, _CLIMB_TO = 4, 3, 8, 16, 0.75
+#: Starts of the ascent on the margin besides the person.
+_STARTS = 4
+#: The ascent on the rate: starts and moves judged in each round, first some and then all; rounds; the share of the rate
+#: aimed at where it ends.
+_CLIMB_STAGES: tuple[tuple[int, int | None], ...] = ((5, 16), (2, None))
+_CLIMBS, _CLIMB_TO = 20, 0.75
+#: Corners of a person's box that are tried.
+_CORNERS = 512
 #: People searched for at a time, which bounds memory.
 _PEOPLE = 32
+#: Floats of noisy versions held at once.
+_MAX_FLOATS = 8_000_000
 #: Seed of the noise of the screening, the same for all drafts.
 _SEED = 31
 
@@ -45,7 +52,7 @@ class Reach:
     aim: float
     #: Cost of changing one more feature, in units of action.
     sparsity_weight: float
-    #: Parts that are switched off: "rows" of the training data, "ascent", "insertion" under accumulated noise.
+    #: Parts that are switched off: "rows" of the training data, "ascent", "sweeps" under accumulated noise.
     without: frozenset[str] = frozenset()
     _accepted: np.ndarray = field(init=False)
 
@@ -65,6 +72,7 @@ class Reach:
         for start in range(0, len(factuals), _PEOPLE):
             part = np.arange(start, min(start + _PEOPLE, len(factuals)))
             inside, near, far = zip(*(self._near(factual) for factual in factuals[part]), strict=True)
+            corners = [self._corners(factual) for factual in factuals[part]]
             found = []
             if "rows" not in self.without:
                 found += [_flat(inside), self._towards(factuals[part], near)]
@@ -72,12 +80,13 @@ class Reach:
                 alone = [factual[None] for factual in factuals[part]]
                 smoothed, plain = self.task.smoothed_margins, self.task.margins
                 found += [self._ascend(factuals[part], alone, smoothed, by_cost) for by_cost in (True, False)]
-                found += [self._ascend(factuals[part], starts, plain, False) for starts in (alone, far)]
+                found += [self._ascend(factuals[part], starts, plain, False) for starts in (alone, far, corners)]
             if not found:
                 continue
             owners = part[np.concatenate([owner for owner, _ in found])]
             ends = np.concatenate([end for _, end in found])
-            drafts, people, rate = self._choose(factuals, owners, ends, rngs)
+            sources = np.repeat(np.arange(len(found)), [len(owner) for owner, _ in found])
+            drafts, people, rate = self._choose(factuals, owners, ends, sources, rngs)
             best[people], rates[people] = drafts, rate
         return best, rates
 
@@ -104,6 +113,26 @@ class Reach:
         rest = by_margin[: _TARGETS - len(half)]
         targets = np.union1d(half, rest[margins[rest] > 0])
         return states[inside[:_SAMPLE]], states[targets], states[by_margin[:_STARTS]]
+
+    def _corners(self, factual: np.ndarray) -> np.ndarray:
+        """Return the random corners of the person's box with the largest margins: features at a bound or as they are."""
+        space, rng = self.task.space, np.random.default_rng(_SEED)
+        states = np.repeat(factual[None], _CORNERS, axis=0)
+        for number, feature in enumerate(space.features):
+            columns = list(feature.columns)
+            values = factual[None, columns]
+            if feature.encodings is not None:
+                values = np.concatenate([values, feature.encodings])
+            else:
+                bounds = [
+                    bound
+                    for bound, sign in ((space.lower, -1), (space.upper, 1))
+                    if sign * self._direction[number] >= 0
+                ]
+                ends = np.array([[bound[columns[0]]] for bound in bounds])
+                values = np.concatenate([values, ends[(ends - values).ravel() * self._direction[number] >= 0]])
+            states[:, columns] = values[rng.integers(len(values), size=_CORNERS)]
+        return states[np.argsort(-self.task.margins(states), kind="stable")[:_STARTS]]
 
     def _towards(self, factuals: np.ndarray, near: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return owners and ends of drafts that adopt values of accepted states, one feature after the other."""
@@ -158,8 +187,11 @@ class Reach:
             found.append(states[inside])
         return _joined(found_owners, found, factuals.shape[1])
 
-    def _climb(self, factuals: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return accepted states with lower one-off rates, by coordinate ascent on the rate itself."""
+    def _climb(self, factuals: np.ndarray, states: np.ndarray, n_moves: int | None) -> np.ndarray:
+        """Return accepted states with lower one-off rates, by coordinate ascent on the rate itself.
+
+        Of the moves of a state the ``n_moves`` with the largest margins are judged, or all of them.
+        """
         states = states.copy()
         alive = np.arange(len(states))
         for turn in range(_CLIMBS):
@@ -168,7 +200,7 @@ class Reach:
             rates = self._screen(states, _CLIMBING, 2 + turn)
             row, candidates = self._moves(factuals[alive], states[alive])
             scores = self.task.guide(candidates) if self.task.has_plateaus else self.task.smoothed_margins(candidates)
-            kept = np.concatenate([_first(row, -scores, rank) for rank in range(_CLIMB_MOVES)])
+            kept = _best(row, -scores, n_moves) if n_moves is not None else np.arange(len(row))
             kept = kept[self.task.margins(candidates[kept]) > 0] if len(kept) else kept
             row, candidates = alive[row[kept]], candidates[kept]
             seen = self._screen(candidates, _CLIMBING, 2 + turn)
@@ -211,65 +243,76 @@ class Reach:
         return owner[changed], ends[changed]
 
     def _choose(
-        self, factuals: np.ndarray, owners: np.ndarray, ends: np.ndarray, rngs: Sequence[np.random.Generator]
+        self,
+        factuals: np.ndarray,
+        owners: np.ndarray,
+        ends: np.ndarray,
+        sources: np.ndarray,
+        rngs: Sequence[np.random.Generator],
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Return the best draft of each owner: the cheapest at a rate that should pass, else the most robust one."""
         if len(owners) == 0:
             return Drafts.empty(self.task.space, factuals[:0]), owners, np.empty(0)
         costs = self._cost(factuals[owners], ends)
         # the best of many rates from the same few samples are lucky: judge some of them with more and other noise
-        kept = _finalists(owners, costs, self._screen(ends, _SCREENING, 0), self.aim)
-        owners, ends, costs = owners[kept], ends[kept], costs[kept]
+        screened = self._screen(ends, _SCREENING, 0)
+        kept = np.union1d(
+            _finalists(owners, costs, screened, self.aim), _best(owners * (sources.max() + 1) + sources, screened, 1)
+        )
+        owners, ends, sources = owners[kept], ends[kept], sources[kept]
         rates = self._screen(ends, _FINAL, 1)
-        starts = np.concatenate([_first(owners, rates, rank) for rank in range(_CLIMB_STARTS)])
-        starts = starts[~np.isin(owners[starts], owners[rates < self.aim])]
-        if len(starts):
-            higher = self._climb(factuals[owners[starts]], ends[starts])
-            owners, ends = np.concatenate([owners, owners[starts]]), np.concatenate([ends, higher])
-            costs = self._cost(factuals[owners], ends)
-            rates = np.concatenate([rates, self._screen(higher, _FINAL, 1)])
+        for n_starts, n_moves in _CLIMB_STAGES:
+            # drafts of one source resemble each other
+            starts = _best(owners * (sources.max() + 1) + sources, rates, 1)
+            starts = starts[_best(owners[starts], rates[starts], n_starts)]
+            starts = starts[~np.isin(owners[starts], owners[rates < self.aim]) & (rates[starts] < 1)]
+            if len(starts):
+                higher = self._climb(factuals[owners[starts]], ends[starts], n_moves)
+                owners, ends = np.concatenate([owners, owners[starts]]), np.concatenate([ends, higher])
+                sources = np.concatenate([sources, sources[starts]])
+                rates = np.concatenate([rates, self._screen(higher, _FINAL, 1)])
+        costs = self._cost(factuals[owners], ends)
         drafts = Drafts.largest_first(self.task.space, factuals[owners], ends)
         if self.task.one_off is not None and self.task.one_off is not self.task.robustness:
             kept = _finalists(owners, costs, rates, self.aim)
             drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
             rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
-            if "insertion" not in self.without:
-                drafts, owners, rates = self._insert(drafts, owners, rates, rngs)
+            if "sweeps" not in self.without:
+                drafts, owners, rates = self._append(drafts, owners, rates, rngs)
             costs = self._cost(drafts.factuals, drafts.ends)
         best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
         return drafts[best], owners[best], rates[best]
 
-    def _insert(
+    def _append(
         self, drafts: Drafts, owners: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return the drafts and, for people without one that should pass, others by ascent under accumulated noise.
+        """Return the drafts and, for people without one that should pass, others by sweeps under accumulated noise.
 
-        The ascent starts from nothing, which gives the shortest plans, then from the most robust draft.
+        The sweeps start from nothing, which gives the shortest plans, and from the most robust draft.
         """
-        for from_nothing in (True, False):
-            starts = _first(owners, rates)
-            starts = starts[rates[starts] >= self.aim]
-            if len(starts) == 0:
-                break
-            start, people = drafts[starts], owners[starts]
-            if from_nothing:
-                start = Drafts.empty(self.task.space, start.factuals)
-            chosen = [rngs[owner] for owner in people.tolist()]
-            longer = insert_changes(self.task, start, self.aim, self._moves, self._cost, chosen)
-            seen = self.task.evaluate(longer, _ACCUMULATED, chosen).rate
-            seen[self.task.margins(longer.ends) <= 0] = 1.0
-            drafts, owners = Drafts.concat([drafts, longer]), np.concatenate([owners, people])
-            rates = np.concatenate([rates, seen])
-        return drafts, owners, rates
+        starts = _first(owners, rates)
+        starts = starts[rates[starts] >= self.aim]
+        if len(starts) == 0:
+            return drafts, owners, rates
+        start = Drafts.concat([Drafts.empty(self.task.space, drafts.factuals[starts]), drafts[starts]])
+        more, people = sweep_search(self.task, start, np.tile(owners[starts], 2), self.aim, self._cost, rngs)
+        seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
+        seen[self.task.margins(more.ends) <= 0] = 1.0
+        return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])
 
     def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:
         """Return one-off invalidation rates from ``n`` noisy versions, the same noise for all states."""
         one_off = self.task.one_off
         if len(states) == 0 or one_off is None:
             return np.zeros(len(states))
-        noisy = one_off.noise.sample(states, one_off.variance, n, CommonNoise(_SEED + stream))
-        accepted = np.asarray(one_off.favourable(noisy.reshape(-1, states.shape[1])), dtype=float)
-        return 1.0 - accepted.reshape(len(states), n).mean(axis=1)
+        rates = np.empty(len(states))
+        step = max(1, _MAX_FLOATS // states.shape[1] // n)
+        for start in range(0, len(states), step):
+            part = slice(start, start + step)
+            noisy = one_off.noise.sample(states[part], one_off.variance, n, CommonNoise(_SEED + stream))
+            accepted = np.asarray(one_off.favourable(noisy.reshape(-1, states.shape[1])), dtype=float)
+            rates[part] = 1.0 - accepted.reshape(-1, n).mean(axis=1)
+        return rates
 
 
 def _finalists(owners: np.ndarray, costs: np.ndarray, rates: np.ndarray, aim: float) -> np.ndarray:
@@ -283,6 +326,13 @@ def _best_gains(rows: np.ndarray, scores: np.ndarray, guide: np.ndarray, costs: 
     """Return the candidate of each row with the largest gain per cost; without a gain, the smallest loss."""
     gains = scores - guide[rows]
     return _first(rows, -np.where(gains > 0, gains / costs, gains - 1e3))
+
+
+def _best(owners: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
+    """Return the ``n`` entries of each owner with the smallest keys."""
+    order = np.lexsort((keys, owners))
+    place = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
+    return order[place < n]
 
 
 def _first(owners: np.ndarray, keys: np.ndarray, rank: int = 0) -> np.ndarray:

@@ -97,14 +97,18 @@ class Settling:
         """Return each person's cheapest draft that passed, else the most robust; whether it passed; its rate."""
         n = len(drafts)
         best, passed, best_rates = drafts.copy(), np.zeros(n, dtype=bool), np.ones(n)
+        best_accepted = self.task.margins(best.ends) > 0
         slopes = np.full(n, self.slope)
         before = np.full((2, n), np.nan)  # margin and probit of the last check
         rows = np.arange(n)
         current = drafts
         for _ in range(self.max_checks):
-            margins = self.task.guide(current.ends)
+            margins, raw = self.task.guide(current.ends), self.task.margins(current.ends)
             ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows.tolist()])
-            keep = ok | (~passed[rows] & (rate.rate < best_rates[rows]))
+            # accepted ends come first, however little robust
+            lower = rate.rate - (raw > 0) < best_rates[rows] - best_accepted[rows]
+            keep = ok | (~passed[rows] & lower)
+            best_accepted[rows[keep]] = raw[keep] > 0
             best[rows[keep]], best_rates[rows[keep]] = current[keep], rate.rate[keep]
             failed_after_pass = passed[rows] & ~ok
             passed[rows[ok]] = True
