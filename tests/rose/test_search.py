@@ -10,10 +10,10 @@ from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise
 from rose_carla.noise import GaussianNoise
 from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search import Drafts, Task, has_plateaus
-from rose_carla.rose.search.insertion import insert_changes
 from rose_carla.rose.search.order import choose_order
 from rose_carla.rose.search.reach import Reach
 from rose_carla.rose.search.settle import Settling
+from rose_carla.rose.search.sweeps import sweep_search
 from rose_carla.rose.search.trim import trim
 from scipy.special import expit
 
@@ -210,14 +210,27 @@ def test_search_keeps_directions_and_bounds():
     np.testing.assert_array_equal(found.ends[:, 2], people[:, 2])
 
 
-def test_insertion_puts_a_change_before_one_that_the_data_pull_at():
-    noise = Accumulated(lambda rows: probability(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4)
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_sweeps_end_with_the_change_that_the_data_pull_at(noise_per):
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4, noise_per=noise_per)
     world = task(noise)
     reach = Reach(world, np.empty((0, 3)), 0.2, 0.5)
     start = Drafts.empty(SPACE, np.zeros((1, 3)))
-    found = insert_changes(world, start, 0.2, reach._moves, reach._cost, generators(1))
-    assert noise.evaluate(found.factuals, found.plans(), 50, generators(1), 0.95).rate[0] == 0
-    assert world.margins(found.ends)[0] > 0
+    found, owners = sweep_search(world, start, np.array([0]), 0.2, reach._cost, generators(1))
+    passed = noise.evaluate(found.factuals, found.plans(), 50, generators(len(found)), 0.95).rate == 0
+    assert passed.any()
+    assert (world.margins(found.ends)[passed] > 0).all()
+    assert (owners == 0).all()
+    # brute force over two changes of whole units in both orders, by the closed form of the noise
+    cheapest = np.inf
+    for a, b in itertools.product(range(1, 21), repeat=2):
+        for first, second in itertools.permutations(range(3), 2):
+            state, plan = np.zeros((1, 3)), np.zeros((2, 3))
+            plan[0, first], plan[1, second] = a * UNIT, b * UNIT
+            end = noise.follow(state, [plan], 1, generators(1))[0]
+            if probability(end)[0] > 0.5 and probability(plan.sum(axis=0)[None])[0] > 0.5:
+                cheapest = min(cheapest, a + b)
+    assert found.sizes().sum(axis=1)[passed].min() <= 1.25 * cheapest + 2
 
 
 def test_without_noise_drafts_are_only_accepted():

@@ -22,8 +22,8 @@ PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sw
 _BEAM_DEPTH = 16
 #: Factor on the samples of a second walk.
 _MORE_SAMPLES = 4
-#: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes a
-#: hundred times as long.
+#: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes
+#: a hundred times as long.
 _LAST_CHECKS, _LAST_CROWDS = (16, 128), (4, 16)
 #: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2

@@ -115,7 +115,7 @@ class Reach:
         return states[inside[:_SAMPLE]], states[targets], states[by_margin[:_STARTS]]
 
     def _corners(self, factual: np.ndarray) -> np.ndarray:
-        """Return the random corners of the person's box with the largest margins: features at a bound or as they are."""
+        """Return random corners of the person's box with the largest margins: features at a bound or as they are."""
         space, rng = self.task.space, np.random.default_rng(_SEED)
         states = np.repeat(factual[None], _CORNERS, axis=0)
         for number, feature in enumerate(space.features):
@@ -124,12 +124,7 @@ class Reach:
             if feature.encodings is not None:
                 values = np.concatenate([values, feature.encodings])
             else:
-                bounds = [
-                    bound
-                    for bound, sign in ((space.lower, -1), (space.upper, 1))
-                    if sign * self._direction[number] >= 0
-                ]
-                ends = np.array([[bound[columns[0]]] for bound in bounds])
+                ends = np.array([[space.lower[columns[0]]], [space.upper[columns[0]]]])
                 values = np.concatenate([values, ends[(ends - values).ravel() * self._direction[number] >= 0]])
             states[:, columns] = values[rng.integers(len(values), size=_CORNERS)]
         return states[np.argsort(-self.task.margins(states), kind="stable")[:_STARTS]]

@@ -129,7 +129,7 @@ def _lines(task: Task, drafts: Drafts, noise_per: str) -> _Lines:
         if feature.encodings is not None:
             for encoding in feature.encodings:
                 changes = np.zeros((len(free), space.width))
-                changes[:, columns] = encoding - drafts.ends[np.ix_(free, columns)]
+                changes[:, columns] = encoding - drafts.ends[free][:, columns]
                 parts.append((free, number, changes, False))
             continue
         column = columns[0]
