@@ -2,8 +2,9 @@
 
 Run as ``make bench-ablation`` or ``python benchmarks/ablation.py [--settings ...] [--parts ...] [--out FILE]``. One
 policy is trained for each setting, seed and method. Its planner runs with everything, without each part of the search
-(``rose_carla.rose.search.planner.PARTS``), and as the paper's plain method, without search and shortening. *Policy
-training* leaves the policy as it is initialised, with the same planner, calibrated in the same way.
+(``rose_carla.rose.search.planner.PARTS``), without both sources of other drafts, which replace each other, and as the
+paper's plain method, without search and shortening. *Policy training* leaves the policy as it is initialised, with the
+same planner, calibrated in the same way.
 
 Costs are compared over people who have a plan in every variant, and over all who have one. A part that brings less than
 0.02 in people with a plan, and less than 2 % in the cost of people served with and without it, in every setting and for
@@ -29,8 +30,9 @@ from rose_carla.rose import Rose
 from rose_carla.rose.search.planner import PARTS
 
 EVERYTHING, TRAINING, PLAIN = "everything", "policy training", "plain paper method"
-VARIANTS = (*PARTS, TRAINING, PLAIN)
-SETTINGS = ("german", "adult", "compas", "made-up", "made-up-trees")
+#: A variant without several parts has their names with a plus sign between them.
+VARIANTS = (*PARTS, "rows+ascent", TRAINING, PLAIN)
+SETTINGS = ("german", "adult", "compas", "made-up-hard", "made-up-hard-trees")
 #: A part is marked if it gains less: share of people with a plan, and share of the cost.
 LITTLE_FOUND, LITTLE_COST = 0.02, 0.02
 #: Training that leaves the policy as it is.
@@ -62,9 +64,9 @@ class AblationRow:
 
 def without(method: Rose, variant: str) -> Rose:
     """Return the method with a planner that leaves something out, or nothing."""
-    part = {variant} if variant in PARTS else set()
+    parts = frozenset(variant.split("+")) & frozenset(PARTS)
     method.planner = dataclasses.replace(
-        method.planner, search=variant != PLAIN, shorten=variant != PLAIN, without=frozenset(part)
+        method.planner, search=variant != PLAIN, shorten=variant != PLAIN, without=parts
     )
     return method
 
@@ -117,7 +119,7 @@ def measure(results: ResultFile[AblationRow], name: str, make: Build, seed: int,
                 results.add(row)
             share = np.isfinite(row.lengths).mean()
             print(
-                f"{name:14} seed {seed} {method_name}, {words(variant)}: plan for {share:.3f}, "
+                f"{name:18} seed {seed} {method_name}, {words(variant)}: plan for {share:.3f}, "
                 f"L1 {mean(row.lengths):.3f}, AIR {row.air:.3f}, {row.ms:.1f} ms a person",
                 flush=True,
             )
@@ -224,12 +226,13 @@ def summary(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", default=list(VARIANTS), metavar="PART", help=f"any of {VARIANTS}")
+    parser.add_argument("--parts", nargs="+", default=list(VARIANTS), metavar="PART", help=f"any of {VARIANTS}, or a+b")
     add_options(parser, SETTINGS, (0,))
     chosen = parser.parse_args()
     for part in chosen.parts:
-        if part not in VARIANTS:
-            parser.error(rose_carla.errors.unknown_name("part", part, VARIANTS))
+        for name in part.split("+"):
+            if part not in VARIANTS and name not in PARTS:
+                parser.error(rose_carla.errors.unknown_name("part", name, VARIANTS))
     tables = chosen_tables(parser, chosen)
     results = ResultFile(AblationRow, ("setting", "seed", "method", "variant"), chosen.out)
     for name, make in tables.items():

@@ -24,8 +24,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 METHODS: dict[str, type[Rose]] = {kind.name: kind for kind in (RoseOne, RoseMul)}
 #: People of a table that is not the paper's.
 PEOPLE = 200
-#: Rows of the made-up table.
-ROWS = 4000
+#: Rows of made-up tables, and how little the features that may change count in the hard ones: a third.
+ROWS, HARD = 4000, 3.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,11 @@ def paper_table(seed: int, *, data_name: str, all_actionable: bool) -> tuple[Any
     return model, {}, models.negative_instances(model)
 
 
-def made_up_table(seed: int, *, kind: str, n_rows: int = ROWS) -> tuple[Any, dict[str, str], pd.DataFrame]:
+def made_up_table(
+    seed: int, *, kind: str, hard: float = 1.0, n_rows: int = ROWS
+) -> tuple[Any, dict[str, str], pd.DataFrame]:
     """Return 20 correlated features of which 10 are immutable and 4 one-way."""
-    table = correlated(n_rows, seed=seed)
+    table = correlated(n_rows, seed=seed, hard=hard)
     data = _without_remarks(table.frame, table.target, f"made-up-{n_rows}-{seed}", table.immutables, seed)
     return _classified(data, kind, seed, table.monotone)
 
@@ -140,6 +142,8 @@ TABLES: dict[str, Build] = {
     **{f"{name}-immutables": partial(paper_table, data_name=name, all_actionable=False) for name in datasets.NAMES},
     "made-up": partial(made_up_table, kind="ann"),
     "made-up-trees": partial(made_up_table, kind="trees"),
+    "made-up-hard": partial(made_up_table, kind="ann", hard=HARD),
+    "made-up-hard-trees": partial(made_up_table, kind="trees", hard=HARD),
     "cancer": partial(cancer_table, kind="ann"),
     "cancer-forest": partial(cancer_table, kind="forest"),
 }
