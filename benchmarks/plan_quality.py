@@ -11,7 +11,7 @@ from rose_carla.noise import wilson_interval
 from rose_carla.rose import Rose
 
 #: Fresh tries of a plan; of a plan without one of its steps, and again, to be sure.
-TRIES, SHORTER_TRIES, SURE_TRIES = 1000, 400, 4000
+TRIES, SHORTER_TRIES, SURE_TRIES = 1000, 400, 2000
 #: Observed rate below which a plan without a step passes. The check of ROSE requires about as much.
 PASSES = 0.2
 
