@@ -13,6 +13,7 @@
 #   make load              100,000 people, 1,000,000 training rows, 24 processes: times and memory
 #   make determinism       results for different numbers of jobs and threads
 #   make bench-rose        quality and speed of ROSE, exhaustive search, CARLA's methods and Stable-Baselines3
+#   make bench-ablation    what each part of ROSE brings: plans without it
 #   make bench-baselines   quality and speed of the baselines, with and without published quirks
 # PYTHON=python3.12 selects an interpreter, ARGS="--quick" passes options on.
 
@@ -28,7 +29,7 @@ LOWEST := $(VENV)-lowest
 AUDIT := $(VENV)-audit
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
+.PHONY: table1 appendix docs bench-rose bench-ablation bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
   install install-test clean help
 
 help:
@@ -48,6 +49,9 @@ docs: $(VENV)/.run-ready
 bench-rose: $(VENV)/.run-ready
 	$(PIP) -r requirements/torch.txt stable-baselines3
 	$(BIN)/python benchmarks/rose.py $(ARGS)
+
+bench-ablation: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/ablation.py $(ARGS)
 
 bench-baselines: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/baselines.py $(ARGS)

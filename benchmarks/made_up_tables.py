@@ -51,6 +51,8 @@ def correlated(
         Seed of the table, its weights and its rules.
     immutable, one_way
         Share of features that are immutable, and share that may move in one direction only.
+    hard
+        Divisor of the weights of features that may change, and factor on the noise of the outcome.
     """
     rng = np.random.default_rng(seed)
     hidden = max(n_features // 3, 1)

@@ -84,7 +84,7 @@ def most_robust(
     Returns
     -------
     state, rate
-        The factual and 1.0 if no accepted state was found.
+        The factual and 1.0 if no accepted state was found; an accepted state may have a rate of 1.0 too.
     """
     space, one_off = task.space, task.one_off
     assert one_off is not None
@@ -121,7 +121,8 @@ def most_robust(
                     # without an accepted state yet, climb the probability
                     chosen = found.argmin() if found.min() < 1 else task.probability(moved).argmax()
                     state, rate = moved[chosen], found[chosen]
-        if rate < best_rate:
+        is_first = best_state is factual and task.margins(state[None])[0] > 0
+        if rate < best_rate or is_first:
             best_state, best_rate = state, float(rate)
     return best_state, best_rate
 

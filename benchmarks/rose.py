@@ -1,8 +1,13 @@
 """How good and how fast ROSE is: robustness, cost against the exhaustive oracle, training, inference, other libraries.
 
-Run as ``make bench-rose`` or ``python benchmarks/rose.py [quality] [tau] [speed] [--datasets ...] [--people N]``.
-Protocol of the paper: every feature actionable, the network classifier, negative instances as the paper selects them,
-the noise of the metrics. Machines are noisy: read ratios, which come from one run.
+Run as ``make bench-rose`` or ``python benchmarks/rose.py [quality] [tau] [speed] [people] [--datasets ...]``. Protocol
+of the paper: every feature actionable, the network classifier, negative instances as the paper selects them, the noise
+of the metrics. Machines are noisy: read ratios, which come from one run.
+
+``people`` takes several seeds, and tables and classifiers that nobody tuned for (``measured_tables.py``): who gets no
+plan although a crude search finds a robust state, and what is wrong with plans. It takes hours for all of them:
+``python benchmarks/rose.py people --settings made-up --seeds 0 1 --out people.csv`` measures some, and goes on where it
+was interrupted.
 """
 
 from __future__ import annotations
@@ -10,8 +15,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import rose_carla
@@ -20,22 +27,23 @@ import numpy as np
 import oracle
 import pandas as pd
 from rose_carla import RoseMul, RoseOne, datasets, mdp, models, ppo
-from rose_carla.noise import wilson_interval
+from measured_tables import TABLES, Build, MeasuredTable, add_options, build, chosen_tables
+from plan_quality import fresh_rates, judge
+from result_file import ResultFile, markdown
+from rose_carla.noise import invalidation_rate, wilson_interval
 from rose_carla.rose import Rose
 from rose_carla.rose.search.settle import Settling
 
-PARTS = ("quality", "tau", "speed")
+PARTS = ("quality", "tau", "speed", "people")
+SEEDS = (0, 1, 2, 3, 4)
+#: Fresh draws that decide whether a state of the crude search is robust.
+FRESH_DRAWS = 4000
 
 
 def setting(name: str) -> tuple[Any, pd.DataFrame]:
     """The paper's classifier and people of one data set."""
     model = models.train(datasets.load(name, all_actionable=True), "ann")
     return model, models.negative_instances(model)
-
-
-def fresh_rates(method: Rose, rows: np.ndarray, plans: list[np.ndarray], n: int = 1000) -> np.ndarray:
-    """Invalidation rates under noise that no part of planning has seen."""
-    return method.task.robustness.evaluate(rows, plans, n, np.random.default_rng(2**40 + 1), 0.95).rate
 
 
 def acceptance(method: Rose, rng: np.random.Generator) -> oracle.Accepts:
@@ -175,17 +183,196 @@ def steps_per_second(name: str, model: Any, method: Rose) -> None:
     print(f"        environment steps per second: {ours:.0f}, Stable-Baselines3 {theirs:.0f}: {ours / theirs:.1f} x")
 
 
+@dataclass(frozen=True)
+class PeopleRow:
+    """Results of one setting, seed and method."""
+
+    setting: str
+    seed: int
+    method: str
+    #: People, and those with a plan.
+    people: int
+    served: int
+    #: People without a plan for whom the crude search was run, and those for whom it found a robust state.
+    tried: int
+    helpable: int
+    #: Of those tried, people who are told 'no state in reach' although the search found an accepted state.
+    false_reasons: int
+    #: See :class:`plan_quality.PlanQuality`.
+    droppable: int
+    surely_droppable: int
+    shortenable: int
+    surely_shortenable: int
+    beyond: int
+    #: Means over the plans: own AIR, L1 and number of changed features.
+    air: float
+    l1: float
+    features: float
+    #: Time of planning, with the reported success.
+    ms: float
+    training_seconds: float
+    #: Labels of those who could be helped, with the lowest rate found: "12:0.131 40:0.240".
+    given_up: str
+
+    @property
+    def share(self) -> float:
+        """Share of people with a plan."""
+        return self.served / self.people
+
+    @property
+    def share_of_helpable(self) -> float:
+        """Share of people with a plan among those for whom any search found a robust state."""
+        missing = (self.people - self.served) * self.helpable / max(self.tried, 1)
+        return self.served / max(self.served + missing, 1e-9)
+
+
+def people(tables: dict[str, Build], chosen: argparse.Namespace) -> None:
+    """Who gets no plan although there is a robust state, and what is wrong with plans."""
+    results = ResultFile(PeopleRow, ("setting", "seed", "method"), chosen.out)
+    for name, make in tables.items():
+        for seed in chosen.seeds:
+            table: MeasuredTable | None = None
+            for method in chosen.methods:
+                row = results.find(name, seed, method)
+                if row is None:
+                    table = table or build(name, make, seed, chosen.first)
+                    row = people_row(table, method, seed, chosen.people)
+                    results.add(row)
+                print(people_line(row), flush=True)
+        for method in chosen.methods:
+            rows = [row for seed in chosen.seeds if (row := results.find(name, seed, method))]
+            shares = [row.share for row in rows]
+            of_helpable = [row.share_of_helpable for row in rows]
+            print(
+                f"{name:18} {method}: best and worst of {len(rows)} seeds differ by {np.ptp(shares):.3f} in people "
+                f"served, by {np.ptp(of_helpable):.3f} of those who can be helped",
+                flush=True,
+            )
+    print("\n" + people_summary(results, list(tables), chosen.methods, chosen.seeds), flush=True)
+
+
+def people_row(table: MeasuredTable, method_name: str, seed: int, n_tried: int) -> PeopleRow:
+    """Measure one method on one table."""
+    start = time.perf_counter()
+    method = table.method(method_name, seed)
+    trained = time.perf_counter() - start
+    start = time.perf_counter()
+    plans = method.plan(table.factuals)
+    seconds = time.perf_counter() - start
+    rows, served = table.rows, np.array([plan.found for plan in plans])
+    actions = [plan.actions for plan in plans if plan.found]
+    quality = judge(method, rows[served], actions)
+    changes = np.abs(np.stack([plan.sum(axis=0) for plan in actions])) if actions else np.zeros((0, rows.shape[1]))
+    without = np.flatnonzero(~served)[:n_tried]
+    found = [crude_search(method, rows[row], table.model, np.random.default_rng([seed, row])) for row in without]
+    limit = method.task.limit
+    return PeopleRow(
+        setting=table.name,
+        seed=seed,
+        method=method_name,
+        people=len(rows),
+        served=int(served.sum()),
+        tried=len(without),
+        helpable=sum(rate < limit for _, rate in found),
+        false_reasons=sum(
+            accepted and "no state in reach" in plans[row].reason
+            for row, (accepted, _) in zip(without, found, strict=True)
+        ),
+        droppable=quality.droppable,
+        surely_droppable=quality.surely_droppable,
+        shortenable=quality.shortenable,
+        surely_shortenable=quality.surely_shortenable,
+        beyond=quality.beyond,
+        air=mean(quality.rates),
+        l1=mean(changes.sum(axis=1)),
+        features=mean(((changes > 1e-9) @ method.space.membership > 0).sum(axis=1)),
+        ms=1e3 * seconds / len(rows),
+        training_seconds=trained,
+        given_up=" ".join(
+            f"{plans[row].label}:{rate:.3f}" for row, (_, rate) in zip(without, found, strict=True) if rate < limit
+        ),
+    )
+
+
+def crude_search(method: Rose, factual: np.ndarray, model: Any, rng: np.random.Generator) -> tuple[bool, float]:
+    """Return whether the crude search finds an accepted state, and the one-off rate of its best on fresh draws."""
+    one_off = method.task.one_off
+    assert one_off is not None
+    training = model.data.df_train[model.feature_input_order].to_numpy(dtype=float)
+    state, _ = oracle.most_robust(method.task, factual, training, rng)
+    if method.task.margins(state[None])[0] <= 0:
+        return False, 1.0
+    rate = invalidation_rate(one_off.favourable, state[None], one_off.noise, one_off.variance, FRESH_DRAWS, rng).rate
+    return True, float(rate[0])
+
+
+def mean(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
+
+
+def people_line(row: PeopleRow) -> str:
+    return (
+        f"{row.setting:18} seed {row.seed} {row.method}: {row.people} people: plan for {row.share:.3f}; "
+        f"of {row.tried} without, {row.helpable} can be helped: served {row.share_of_helpable:.3f} of those who can; "
+        f"false 'no state in reach' {row.false_reasons}; a step can be left out of {row.droppable} plans "
+        f"({row.surely_droppable} on more tries), shortened in {row.shortenable} ({row.surely_shortenable}); "
+        f"beyond the interval {row.beyond}; AIR {row.air:.3f}, L1 {row.l1:.3f}, features {row.features:.2f}, "
+        f"{row.ms:.1f} ms a person, trained in {row.training_seconds:.1f} s"
+    )
+
+
+def people_summary(
+    results: ResultFile[PeopleRow], settings: Sequence[str], methods: Sequence[str], seeds: Sequence[int]
+) -> str:
+    """Return a Markdown table with a row for each setting and method: means over seeds, and the worst of them."""
+    header = ["", "seeds", "with a plan (worst)", "of those who can be helped (worst)", "false reasons"]
+    header += ["step left out, shortened", "beyond", "AIR (worst)", "L1", "features", "ms a person"]
+    lines = []
+    for name, method in itertools.product(settings, methods):
+        rows = [row for seed in seeds if (row := results.find(name, seed, method))]
+        if rows:
+            shares, of_helpable = [row.share for row in rows], [row.share_of_helpable for row in rows]
+            plans = max(sum(row.served for row in rows), 1)
+            spare = [sum(row.surely_droppable for row in rows), sum(row.surely_shortenable for row in rows)]
+            lines.append(
+                [
+                    f"{name}, {method}",
+                    str(len(rows)),
+                    f"{np.mean(shares):.3f} ({min(shares):.3f})",
+                    f"{np.mean(of_helpable):.3f} ({min(of_helpable):.3f})",
+                    str(sum(row.false_reasons for row in rows)),
+                    ", ".join(f"{count / plans:.3f}" for count in spare),
+                    str(sum(row.beyond for row in rows)),
+                    f"{np.nanmean([row.air for row in rows]):.3f} ({np.nanmax([row.air for row in rows]):.3f})",
+                    f"{np.nanmean([row.l1 for row in rows]):.3f}",
+                    f"{np.nanmean([row.features for row in rows]):.2f}",
+                    f"{np.mean([row.ms for row in rows]):.1f}",
+                ]
+            )
+    return markdown(header, lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=[], metavar="PART", help=f"any of {', '.join(PARTS)}; default all")
     parser.add_argument("--datasets", nargs="+", default=list(datasets.NAMES), choices=datasets.NAMES)
-    parser.add_argument("--people", type=int, default=100, help="people the oracle is run for (a third for ROSE-mul)")
+    parser.add_argument(
+        "--people",
+        type=int,
+        default=100,
+        help="people the oracle is run for (a third for ROSE-mul); with people: those without a plan, per setting",
+    )
+    add_options(parser, list(TABLES), SEEDS)
     chosen = parser.parse_args()
     for part in chosen.parts:
         if part not in PARTS:
             parser.error(rose_carla.errors.unknown_name("part", part, PARTS))
     run = {"quality": lambda name: quality(name, chosen.people), "tau": tau, "speed": speed}
+    tables = chosen_tables(parser, chosen)
     for part in chosen.parts or PARTS:
+        if part == "people":
+            people(tables, chosen)
+            continue
         for name in chosen.datasets:
             run[part](name)
 
