@@ -184,7 +184,7 @@ def test_training_rows_lead_to_states_that_single_moves_do_not(kind):
     rng = np.random.default_rng(0)
     rows = rng.random((500, 3)) if kind == "rows" else np.empty((0, 3))
     people = np.array([[0.1, 0.2, 0.5], [0.3, 0.1, 0.9]])
-    found, rates = Reach(world, rows, 0.2, 0.5).search(people, generators(2))
+    found, rates = Reach(world, rows, 0.2, 0.5).search(people, generators(2))[0]
     reached = islands(found.ends) > 0.5
     if kind == "rows":
         assert reached.all()
@@ -203,7 +203,9 @@ def test_search_keeps_directions_and_bounds():
     world = Task(space, lambda states: expit(states @ weights - 3.0), noise, 0.75, one_off=noise)
     people = np.random.default_rng(1).random((30, 3)) * 0.5
     people = people[people @ weights < 2.5]
-    found, _ = Reach(world, np.random.default_rng(0).random((300, 3)), 0.2, 0.5).search(people, generators(len(people)))
+    found, _ = Reach(world, np.random.default_rng(0).random((300, 3)), 0.2, 0.5).search(
+        people, generators(len(people))
+    )[0]
     assert (found.ends[:, 0] >= people[:, 0]).all()
     assert (found.ends[:, 0] <= 0.8).all()
     assert (found.ends[:, 1] <= people[:, 1]).all()
@@ -236,6 +238,6 @@ def test_sweeps_end_with_the_change_that_the_data_pull_at(noise_per):
 def test_without_noise_drafts_are_only_accepted():
     world = Task(SPACE, probability, Precise(), 0.75)
     people = np.zeros((2, 3))
-    found, rates = Reach(world, np.random.default_rng(0).random((200, 3)), 0.2, 0.5).search(people, generators(2))
+    found, rates = Reach(world, np.random.default_rng(0).random((200, 3)), 0.2, 0.5).search(people, generators(2))[0]
     assert (probability(found.ends) > 0.5).all()
     assert (rates == 0).all()

@@ -143,8 +143,9 @@ class Planner:
                 self._settle_into(drafts, found, rates, rows, again.drafts, rngs, same_features=True)
             rows = np.flatnonzero(~found)
             if len(rows) and self.rows is not None:
-                others = self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-                self._settle_into(drafts, found, rates, rows, others, rngs, self._same_features)
+                for others in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
+                    left = np.flatnonzero(~found[rows])
+                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
         if len(rows):
@@ -200,11 +201,11 @@ class Planner:
             drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, self._same_features)
         return drafts
 
-    def _other_drafts(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> Drafts:
+    def _other_drafts(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> list[Drafts]:
         if self._reach is None:
             assert self.rows is not None
             self._reach = Reach(self.task, self.rows, self.settling.aim, self.sparsity_weight, self.without)
-        return self._reach.search(factuals, rngs)[0]
+        return [drafts for drafts, _ in self._reach.search(factuals, rngs)]
 
     def _reorder(
         self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]

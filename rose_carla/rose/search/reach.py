@@ -15,7 +15,7 @@ from rose_carla.rose.search.drafts import Drafts, Task
 from rose_carla.rose.search.sweeps import sweep_search
 
 #: Accepted training rows compared with a person, those judged under noise, and those that drafts lead towards.
-_ROWS, _SAMPLE, _TARGETS = 1000, 64, 8
+_ROWS, _SAMPLE, _TARGETS = 1000, 256, 8
 #: Maximum number of features that a draft changes.
 _MAX_FEATURES = 10
 #: Lengths of moves in the ascent, in units; the bound is tried as well.
@@ -28,8 +28,15 @@ _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
 _STARTS = 4
 #: The ascent on the rate: starts and moves judged in each round, first some and then all; rounds; the share of the rate
 #: aimed at where it ends.
-_CLIMB_STAGES: tuple[tuple[int, int | None], ...] = ((5, 16), (2, None))
+_CLIMB_STAGES: tuple[tuple[int, int | None], ...] = ((6, 16), (3, None))
+#: Starts from one source of drafts, which resemble each other.
+_PER_SOURCE = 2
 _CLIMBS, _CLIMB_TO = 20, 0.75
+#: Share of the rate aimed at below which a rate is not just a lucky draw; shares at which the cheapest drafts are
+#: returned, and the most robust ones.
+_SAFE, _CHOICES = 0.85, (1.0, 0.6, 0.0)
+#: Number of the source of drafts that are whole rows, and how many of them are judged under accumulated noise.
+_WHOLE, _WHOLE_ROWS = 0, 24
 #: Corners of a person's box that are tried.
 _CORNERS = 512
 #: People searched for at a time, which bounds memory.
@@ -66,16 +73,19 @@ class Reach:
         self._column = np.array([feature.columns[0] for feature in space.features])
         self._direction = np.array([feature.direction for feature in space.features])
 
-    def search(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray]:
-        """Return the best draft of each person, and its estimated invalidation rate: 1 if none ends favourably."""
-        best, rates = Drafts.empty(self.task.space, factuals), np.ones(len(factuals))
+    def search(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> list[tuple[Drafts, np.ndarray]]:
+        """Return drafts of each person, and their estimated invalidation rates: 1 if none ends favourably.
+
+        The first is the cheapest at a rate that should pass, the following ones are more robust and often the same.
+        """
+        best = [(Drafts.empty(self.task.space, factuals), np.ones(len(factuals))) for _ in _CHOICES]
         for start in range(0, len(factuals), _PEOPLE):
             part = np.arange(start, min(start + _PEOPLE, len(factuals)))
             inside, near, far = zip(*(self._near(factual) for factual in factuals[part]), strict=True)
             corners = [self._corners(factual) for factual in factuals[part]]
             found = []
             if "rows" not in self.without:
-                found += [_flat(inside), self._towards(factuals[part], near)]
+                found += [_flat(inside), self._towards(factuals[part], near)]  # whole rows come first
             if "ascent" not in self.without:
                 alone = [factual[None] for factual in factuals[part]]
                 smoothed, plain = self.task.smoothed_margins, self.task.margins
@@ -86,9 +96,12 @@ class Reach:
             owners = part[np.concatenate([owner for owner, _ in found])]
             ends = np.concatenate([end for _, end in found])
             sources = np.repeat(np.arange(len(found)), [len(owner) for owner, _ in found])
-            drafts, people, rate = self._choose(factuals, owners, ends, sources, rngs)
-            best[people], rates[people] = drafts, rate
-        return best, rates
+            candidates, people, seen = self._judge(factuals, owners, ends, sources, rngs)
+            costs = self._cost(candidates.factuals, candidates.ends)
+            for share, (drafts, rates) in zip(_CHOICES, best, strict=True):
+                first = _first(people, np.where(seen < share * self.aim, costs, 1e6 * (1 + seen)))
+                drafts[people[first]], rates[people[first]] = candidates[first], seen[first]
+        return best
 
     def _near(self, factual: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return accepted states with mutable features taken from training rows: some of all, and the targets.
@@ -237,7 +250,7 @@ class Reach:
         changed = np.abs(ends - states[owner]).max(axis=1) > 1e-9
         return owner[changed], ends[changed]
 
-    def _choose(
+    def _judge(
         self,
         factuals: np.ndarray,
         owners: np.ndarray,
@@ -245,22 +258,23 @@ class Reach:
         sources: np.ndarray,
         rngs: Sequence[np.random.Generator],
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return the best draft of each owner: the cheapest at a rate that should pass, else the most robust one."""
+        """Return the best drafts of each owner, and others on the way to them, with their invalidation rates."""
         if len(owners) == 0:
             return Drafts.empty(self.task.space, factuals[:0]), owners, np.empty(0)
         costs = self._cost(factuals[owners], ends)
+        whole, people = ends[sources == _WHOLE], owners[sources == _WHOLE]
         # the best of many rates from the same few samples are lucky: judge some of them with more and other noise
         screened = self._screen(ends, _SCREENING, 0)
         kept = np.union1d(
-            _finalists(owners, costs, screened, self.aim), _best(owners * (sources.max() + 1) + sources, screened, 1)
+            _finalists(owners, costs, screened, self.aim),
+            _best(owners * (sources.max() + 1) + sources, screened, _PER_SOURCE),
         )
         owners, ends, sources = owners[kept], ends[kept], sources[kept]
         rates = self._screen(ends, _FINAL, 1)
         for n_starts, n_moves in _CLIMB_STAGES:
-            # drafts of one source resemble each other
-            starts = _best(owners * (sources.max() + 1) + sources, rates, 1)
+            starts = _best(owners * (sources.max() + 1) + sources, rates, _PER_SOURCE)
             starts = starts[_best(owners[starts], rates[starts], n_starts)]
-            starts = starts[~np.isin(owners[starts], owners[rates < self.aim]) & (rates[starts] < 1)]
+            starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < 1)]
             if len(starts):
                 higher = self._climb(factuals[owners[starts]], ends[starts], n_moves)
                 owners, ends = np.concatenate([owners, owners[starts]]), np.concatenate([ends, higher])
@@ -270,13 +284,16 @@ class Reach:
         drafts = Drafts.largest_first(self.task.space, factuals[owners], ends)
         if self.task.one_off is not None and self.task.one_off is not self.task.robustness:
             kept = _finalists(owners, costs, rates, self.aim)
-            drafts, owners, costs = drafts[kept], owners[kept], costs[kept]
+            drafts, owners = drafts[kept], owners[kept]
             rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
             if "sweeps" not in self.without:
                 drafts, owners, rates = self._append(drafts, owners, rates, rngs)
-            costs = self._cost(drafts.factuals, drafts.ends)
-        best = _first(owners, np.where(rates < self.aim, costs, 1e6 * (1 + rates)))
-        return drafts[best], owners[best], rates[best]
+            if "rows" not in self.without:
+                left = np.flatnonzero(~np.isin(people, owners[rates < _SAFE * self.aim]))
+                near = left[_best(people[left], self._cost(factuals[people[left]], whole[left]), _WHOLE_ROWS)]
+                more = Drafts.largest_first(self.task.space, factuals[people[near]], whole[near])
+                drafts, owners, rates = self._judged(drafts, owners, rates, more, people[near], rngs)
+        return drafts, owners, rates
 
     def _append(
         self, drafts: Drafts, owners: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
@@ -286,11 +303,25 @@ class Reach:
         The sweeps start from nothing, which gives the shortest plans, and from the most robust draft.
         """
         starts = _first(owners, rates)
-        starts = starts[rates[starts] >= self.aim]
+        starts = starts[rates[starts] >= _SAFE * self.aim]
         if len(starts) == 0:
             return drafts, owners, rates
         start = Drafts.concat([Drafts.empty(self.task.space, drafts.factuals[starts]), drafts[starts]])
         more, people = sweep_search(self.task, start, np.tile(owners[starts], 2), self.aim, self._cost, rngs)
+        return self._judged(drafts, owners, rates, more, people, rngs)
+
+    def _judged(
+        self,
+        drafts: Drafts,
+        owners: np.ndarray,
+        rates: np.ndarray,
+        more: Drafts,
+        people: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Return the drafts with ``more`` of ``people`` and their rates under accumulated noise."""
+        if len(people) == 0:
+            return drafts, owners, rates
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
         seen[self.task.margins(more.ends) <= 0] = 1.0
         return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])
