@@ -145,17 +145,20 @@ class Planner:
             if len(rows) and self.rows is not None:
                 for others in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
                     left = np.flatnonzero(~found[rows])
-                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features)
+                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features, True)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
         if len(rows):
             chosen = [rngs[row] for row in rows.tolist()]
-            if self._has("order") and not self._ignores_order:
-                self._reorder(drafts, rates, rows, rngs)
             if self._has("trimming"):
                 drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
             if self._has("order") and self._ignores_order:
                 drafts[rows] = choose_order(self.task, drafts[rows], chosen)
+            elif self._has("order"):
+                rows = self._reorder(drafts, rates, rows, rngs)
+                if len(rows) and self._has("trimming"):
+                    chosen = [rngs[row] for row in rows.tolist()]
+                    drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
         return drafts, found, rates
 
     @property
@@ -175,14 +178,18 @@ class Planner:
         starts: Drafts,
         rngs: Sequence[np.random.Generator],
         same_features: bool,
+        ordered: bool = False,
     ) -> None:
-        """Settle ``starts`` of the people ``rows`` and store what is better than before."""
+        """Settle ``starts`` of the people ``rows`` and store what is better than before.
+
+        Their order is chosen first unless they are ``ordered``.
+        """
         inside = np.flatnonzero(self.task.margins(starts.ends) > 0)
         if len(inside) == 0:
             return
         start, rows = starts[inside], rows[inside]
         chosen = [rngs[row] for row in rows.tolist()]
-        if self._has("order") and not self._ignores_order:
+        if self._has("order") and not ordered and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
         settled, passed, rate = self.settling.settle(start, chosen, same_features)
         # accepted ends come first, however little robust
@@ -209,16 +216,20 @@ class Planner:
 
     def _reorder(
         self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]
-    ) -> None:
-        """Adopt a more robust order of actions where it passes the check."""
+    ) -> np.ndarray:
+        """Adopt a more robust order of actions where it passes the check; return the people who have one."""
         rows = rows[(drafts.sizes()[rows] > 0).sum(axis=1) > 1]
         if len(rows) == 0:
-            return
+            return rows
+        ordered = choose_order(self.task, drafts[rows], [rngs[row] for row in rows.tolist()])
+        changed = (np.argsort(ordered.turns, axis=1) != np.argsort(drafts.turns[rows], axis=1)).any(axis=1)
+        rows, ordered = rows[changed], ordered[changed]
         chosen = [rngs[row] for row in rows.tolist()]
-        ordered = choose_order(self.task, drafts[rows], chosen)
         passed, rate = self.settling.check(ordered.factuals, ordered.plans(), ordered.ends, chosen)
         better = passed & (rate.rate < rates[rows])
-        drafts[rows[better]], rates[rows[better]] = ordered[better], rate.rate[better]
+        rows = rows[better]
+        drafts[rows], rates[rows] = ordered[better], rate.rate[better]
+        return rows
 
     def _check_longer(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]

@@ -322,6 +322,10 @@ class Reach:
         """Return the drafts with ``more`` of ``people`` and their rates under accumulated noise."""
         if len(people) == 0:
             return drafts, owners, rates
+        if len(people) > _ROBUST:
+            chosen = [rngs[owner] for owner in people.tolist()]
+            kept = _best(people, self.task.evaluate(more, _ACCUMULATED // 5, chosen).rate, _ROBUST)
+            more, people = more[kept], people[kept]
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
         seen[self.task.margins(more.ends) <= 0] = 1.0
         return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 
 #: Minimum difference of probits between two checks for a slope of the person's own.
 _MIN_PROBIT_CHANGE = 0.3
-#: Two-sided confidence at which a check stops early.
-_EARLY_CONFIDENCE = 0.998
+#: Smallest number of samples after which a check may stop early, and the two-sided confidence at which plans fail then.
+_FIRST_LOOK, _EARLY_CONFIDENCE = 64, 0.998
 #: Smallest margin aimed at.
 _MIN_MARGIN = 1e-3
 #: Units by which a draft is extended when margins do not determine how far to go.
@@ -67,25 +67,29 @@ class Settling:
     ) -> tuple[np.ndarray, InvalidationRate]:
         """Return which plans end favourably and are robust on fresh noise, and their invalidation rates.
 
-        A quarter of the samples comes first; plans that fail at high confidence by then get no more.
+        The samples come in parts, each four times as large as all before. Plans that surely fail, or pass at a tenth of
+        the allowed error, get no more of them.
         """
         n_check = self.n_check if n_check is None else n_check
-        two_sided = 2 * self.confidence - 1
-        first = -(-n_check // 4)
-        rate = self.task.robustness.evaluate(factuals, plans, first, rngs, _EARLY_CONFIDENCE)
-        failures, n = rate.rate * first, np.full(len(plans), first)
-        left = np.flatnonzero(rate.lower < self.task.limit)
-        if len(left) and n_check > first:
-            more = n_check - first
-            chosen = [rngs[row] for row in left.tolist()]
-            rest = self.task.robustness.evaluate(
-                factuals[left], [plans[row] for row in left.tolist()], more, chosen, two_sided
-            )
-            failures[left] += rest.rate * more
-            n[left] += more
-        lower, upper = wilson_interval(failures, n, two_sided)
-        passed = (upper < self.task.limit) & (self.task.margins(ends) > 0)
-        return passed, InvalidationRate(failures / n, lower, upper, n_check)
+        ends_accepted = self.task.margins(ends) > 0
+        sizes = [n_check]
+        while sizes[0] >= 4 * _FIRST_LOOK:
+            sizes.insert(0, sizes[0] // 4)
+        failures, n = np.zeros(len(plans)), np.zeros(len(plans), dtype=int)
+        left = np.arange(len(plans))
+        for size in sizes:
+            if len(left) == 0:
+                break
+            more, chosen = size - int(n[left[0]]), [rngs[row] for row in left.tolist()]
+            part = [plans[row] for row in left.tolist()]
+            seen = self.task.robustness.evaluate(factuals[left], part, more, chosen, 0.95)
+            failures[left] += seen.rate * more
+            n[left] = size
+            lower, _ = wilson_interval(failures[left], size, _EARLY_CONFIDENCE)
+            _, upper = wilson_interval(failures[left], size, 1 - (1 - self.confidence) / 5)
+            left = left[(lower < self.task.limit) & (upper >= self.task.limit)]
+        lower, upper = wilson_interval(failures, n, 2 * self.confidence - 1)
+        return (upper < self.task.limit) & ends_accepted, InvalidationRate(failures / n, lower, upper, n_check)
 
     def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:
         """Return the margins to aim at, given ``rates`` observed at ``margins``, by the usual slope."""
