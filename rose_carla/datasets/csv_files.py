@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.common import get_handle
 from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.datasets.per_feature import reachable_values
+from rose_carla.datasets.encoding import reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Compression, as pandas names it, by the end of the file name.
