@@ -12,7 +12,7 @@ from rose_carla import baselines, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
-from rose_carla.bench import sources
+from rose_carla.bench import provenance
 from rose_carla.errors import ExperimentError, error_text, unknown_name
 
 
@@ -41,7 +41,7 @@ class Entry:
         package, _, _ = self.make.__module__.partition(".")
         if package == "rose_carla":
             return (self.make.__module__,)
-        return () if package == "carla" else sources.all_modules()
+        return () if package == "carla" else provenance.all_modules()
 
     def defaults(self) -> dict[str, Any]:
         """Return all hyper-parameters in the tables, as far as their names are known."""

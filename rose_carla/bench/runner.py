@@ -57,15 +57,12 @@ class Store:
             return None
         try:
             arrays, metadata = load_arrays(path)
-            if metadata.get("key") != cell.key or not isinstance(metadata.get("about"), dict):
+            if metadata.get("key") != cell.key:
                 raise FileFormatError(f"{str(path)!r} belongs to another cell.")
-            result = Result(arrays, metadata["about"])
-            if not cell.accepts(result):
-                raise FileFormatError(f"{str(path)!r} lacks values of such a cell.")
         except FileFormatError as error:
             warnings.warn(f"Computing {cell.description!r} again: {error}", stacklevel=2)
             return None
-        return result
+        return Result(arrays, metadata["about"])
 
     def check_writable(self, cells: Iterable[Cell]) -> None:
         """Check before hours of work that the results of ``cells`` can be written.
@@ -172,11 +169,10 @@ def run(
 
 
 def _is_reusable(cell: Cell, result: Result, engine: Engine) -> bool:
-    """Whether a result was written by :func:`run` and its time was measured as the engine would."""
-    alone, seconds = result.about.get("alone"), result.about.get("cell_seconds")
-    if not isinstance(alone, bool) or not isinstance(seconds, (int, float)):
+    """Whether a result was stored by :func:`run` and its time was measured as the engine would."""
+    if not {"alone", "cell_seconds"} <= result.about.keys():
         return False
-    return alone or not engine.alone or not isinstance(cell, Recourse)
+    return result.about["alone"] or not engine.alone or not isinstance(cell, Recourse)
 
 
 def _store(outcome: Outcome, store: Store, engine: Engine, logs: Path | None) -> Result | None:

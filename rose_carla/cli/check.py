@@ -18,7 +18,7 @@ import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
 from rose_carla._lib.files import cache_dir
 from rose_carla._lib.text import one_line
-from rose_carla.bench import sources
+from rose_carla.bench import provenance
 from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
 from rose_carla.cli import Command, console, options
 from rose_carla.cli.options import DataChoice
@@ -77,7 +77,7 @@ def _check_contract(name: str, data: DataChoice, kind: str, hyperparams: dict[st
 
 def _check_installation() -> int:
     rows = [("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
-    rows += [(name, "not installed" if version == "-" else version) for name, version in sources.versions().items()]
+    rows += [(name, "not installed" if version == "-" else version) for name, version in provenance.versions().items()]
     for name, state in [*rows, *_optional_packages()]:
         print(f"{name:<22}  {state}")
     failed = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla._lib.text import csv_safe_frame, one_line
-from rose_carla.bench.cells import PATIENCE
+from rose_carla.bench.cells import PATIENCE, build_method
 from rose_carla.bench.method_registry import METHODS
 from rose_carla.cli import Command, NameType, WordsOption, console, options
 from rose_carla.cli.options import DataChoice
@@ -217,10 +216,7 @@ def _run_method(
 ) -> Benchmark:
     """Build a method and run it, seeded and timed as in the paper's tables."""
     with time_limit(PATIENCE, f"timeout after {PATIENCE:.0f} s"):
-        with seeded(seed):
-            method = build()
-            with contextlib.suppress(Exception):  # warm-up: compilation and imports are not the method's time
-                method.get_counterfactuals(factuals.head(1))
+        method, _ = build_method(build, factuals, seed)
         with seeded(seed):
             return Benchmark(model, method, factuals, noise)
 
