@@ -248,9 +248,9 @@ def negative_instances(
     Examples
     --------
     >>> from rose_carla import datasets, models
-    >>> data = datasets.load("adult")
-    >>> models.negative_instances(models.train(data, "linear")).shape
-    (200, 14)
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> models.negative_instances(model, limit=50).shape
+    (50, 8)
     """
     order = feature_order(model)
     data = model.data if data is None else data

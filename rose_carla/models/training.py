@@ -187,7 +187,7 @@ def train(
     Examples
     --------
     >>> from rose_carla import datasets, models
-    >>> model = models.train(datasets.load("compas"), "linear", use_cache=False)
+    >>> model = models.train(datasets.load("compas"), use_cache=False)
     >>> model.predict_proba(model.data.df_test.head(3)).shape
     (3, 2)
     """

@@ -9,24 +9,25 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import rose_carla
 import pytest
 from rose_carla.bench import METHODS, Judgement, Recourse, Setting, cells, provenance
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
     """A copy of the package from which keys are computed."""
     ignored = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
-    folder = shutil.copytree(Path(rose_carla.__file__).parent, tmp_path / "rose_carla", ignore=ignored)
-    monkeypatch.setattr(rose_carla, "__file__", str(folder / "__init__.py"))
-    return folder
+    copy = tmp_path_factory.mktemp("source") / "rose_carla"
+    folder = shutil.copytree(Path(rose_carla.__file__).parent, copy, ignore=ignored)
+    with mock.patch.object(rose_carla, "__file__", str(folder / "__init__.py")):
+        yield folder
 
 
 def keys():
-    for cached in (provenance._fingerprint, provenance._imports, provenance._source):
-        cached.cache_clear()
+    provenance._fingerprint.cache_clear()
     made = {name: Recourse(Setting("compas"), name) for name in [*METHODS, "fake_methods:Liked"]}
     found = {name: cell.key for name, cell in made.items()}
     judged = Judgement(made["Wachter"], ("Acc_AIR",))
@@ -58,11 +59,10 @@ EVERYTHING = {*METHODS, USER, METRIC}
     ],
 )
 def test_edit_changes_the_keys_of_cells_that_depend_on_it(name, changed, package):
-    before = keys()
-    assert (package / name).is_file()
-    with (package / name).open("a") as file:
-        file.write("\n# another comment\n")
+    before, source = keys(), (package / name).read_text()
+    (package / name).write_text(f"{source}\n# another comment\n")
     after = keys()
+    (package / name).write_text(source)
     found = {cell for cell, key in after.items() if key != before[cell]}
     assert changed <= found
     assert not found - changed - ({"ROAR", "ARAR", "CoGS"} if name == "noise/density.py" else set())
