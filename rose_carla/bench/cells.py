@@ -134,7 +134,7 @@ class Recourse:
     @classmethod
     def with_options(cls, setting: Setting, method: str, **options: Any) -> Recourse:
         """Create a cell with hyper-parameters by name; those that equal the table's are left out of its key."""
-        defaults = {**entry(method).defaults(), "seed": setting.seed}
+        defaults = {**entry(method).resolve({}), "seed": setting.seed}
         return cls(setting, method, tuple(sorted(item for item in options.items() if item not in defaults.items())))
 
     @functools.cached_property
