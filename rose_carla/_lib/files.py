@@ -48,7 +48,6 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     OSError
         If the file cannot be written, or ``path`` is a folder, a device or a pipe.
     """
-    _check_name(path)
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is a folder, a device or a pipe")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +78,9 @@ def write_file(path: Path, content: str | bytes) -> None:
     try:
         with atomic_write(path) as file:
             file.write(encoded)
-    except OSError as error:
-        raise FileWriteError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a ValueError for a NUL character in the name
+        reason = getattr(error, "strerror", None) or error
+        raise FileWriteError(f"Cannot write {str(path)!r}: {reason}.") from error
 
 
 def check_writable(folder: Path) -> None:
@@ -91,18 +91,18 @@ def check_writable(folder: Path) -> None:
     FileWriteError
         If they cannot.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()] if "\0" not in str(folder) else []
+    missing = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
     try:
-        _check_name(folder)
         try:
             _create_file_in(folder)
         except FileNotFoundError:  # another process ran the same check and has just removed the folder
             _create_file_in(folder)
-    except OSError as error:
-        raise FileWriteError(f"Cannot write to the folder {str(folder)!r}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileWriteError(f"Cannot write to the folder {str(folder)!r}: {reason}.") from error
     finally:
         for each in missing:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 each.rmdir()
 
 
@@ -197,11 +197,6 @@ def _create_file_in(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
-
-
-def _check_name(path: Path) -> None:
-    if "\0" in str(path):
-        raise OSError(errno.EINVAL, "the name holds a NUL character")
 
 
 def _copy_mode(old: Path, new: Path) -> None:

@@ -16,7 +16,6 @@ from rose_carla._lib.files import FileFormatError, check_writable, load_arrays, 
 from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
-from rose_carla.errors import ExperimentError
 from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.
@@ -30,20 +29,11 @@ class Store:
     Parameters
     ----------
     folder
-        Created if it does not exist.
-
-    Raises
-    ------
-    ExperimentError
-        If it cannot be created.
+        Created with the first cell.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ExperimentError(f"The folder {str(folder)!r} for finished cells cannot be made: {error}.") from error
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell."""
@@ -69,15 +59,11 @@ class Store:
 
         Raises
         ------
-        RoseCarlaError
+        FileWriteError
             If they cannot.
         """
-        paths = [self.path(cell) for cell in cells]
-        for folder in dict.fromkeys(path.parent for path in paths):
+        for folder in dict.fromkeys(self.path(cell).parent for cell in cells):
             check_writable(folder)
-        for path in paths:
-            if path.is_dir():
-                raise ExperimentError(f"{str(path)!r} should be the file of a finished cell, not a folder: remove it.")
 
     def save(self, cell: Cell, result: Result) -> None:
         """Write the result of a finished cell.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 import pandas as pd
 from pandas.api import types
-from rose_carla._lib.text import one_line, printable
+from rose_carla._lib.text import format_columns, one_line, printable
 from rose_carla.cli import Command, console, inputs, options
 from rose_carla.cli.inputs import DataChoice, LoadedData
 from rose_carla.datasets.csv_files import feature_categories, feature_ranges, plain
@@ -53,7 +53,7 @@ def _list_built_in() -> str:
         numbers = [f"{len(data.df):,}", str(len(data.continuous)), str(len(data.categorical)), share]
         rows.append([name, *numbers, f"  {', '.join(data.immutables)}"])
     widest = max(len(row[-1]) for row in rows)
-    return console.format_columns([[*row[:-1], row[-1].ljust(widest)] for row in rows])
+    return format_columns([[*row[:-1], row[-1].ljust(widest)] for row in rows])
 
 
 def _describe(loaded: LoadedData) -> str:
@@ -67,7 +67,7 @@ def _describe(loaded: LoadedData) -> str:
             role, values = "categorical", _first(categories[feature])
         rows.append([feature, role, "no" if feature in data.immutables else "yes", values])
     rows.append([data.target, "outcome", "", f"favourable: {loaded.favourable}"])
-    return f"{printable(loaded.summary())}\n{console.format_columns(rows, left=4)}"
+    return f"{printable(loaded.summary())}\n{format_columns(rows, left=4)}"
 
 
 def _check_file(choice: DataChoice) -> int:
@@ -83,7 +83,7 @@ def _check_file(choice: DataChoice) -> int:
         role = "outcome" if column == choice.target else _role(frame, column, choice)
         rows.append([column, role, _values(frame[column], role), str(int(frame[column].isna().sum()) or "")])
     console.echo(f"{printable(choice.name)}: {len(frame):,} people, {len(frame.columns)} columns")
-    console.echo(console.format_columns(rows, left=3))
+    console.echo(format_columns(rows, left=3))
     for text in problems:
         console.echo(f"problem: {one_line(text)}")
     return console.FAILED

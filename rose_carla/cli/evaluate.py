@@ -15,7 +15,7 @@ from rose_carla import Benchmark, models
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
-from rose_carla._lib.text import csv_safe_frame, one_line
+from rose_carla._lib.text import csv_safe_frame, format_columns, one_line
 from rose_carla.bench.cells import PATIENCE, build_method
 from rose_carla.bench.method_registry import METHODS
 from rose_carla.cli import Command, NameType, WordsOption, console, inputs, options
@@ -228,7 +228,7 @@ def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
     for name, frame in results.items():
         numbers = [(frame[column].mean(), metric.digits) for column, metric in METRICS.items()]
         rows.append([name, str(len(frame)), *(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x, digits in numbers)])
-    console.echo(console.format_columns(rows))
+    console.echo(format_columns(rows))
 
 
 def _per_person(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:

@@ -14,7 +14,6 @@ from cell_examples import FEW, fake, judgement, run
 from rose_carla._lib.files import FileWriteError, save_arrays
 from rose_carla.bench import METRICS, Judgement, Local, Recourse, Result, Setting, Store, cells, runner
 from rose_carla.bench.runner import file_name
-from rose_carla.errors import ExperimentError
 
 RECOURSE = Recourse(Setting("compas", "linear", people=4), "GrSp")
 CELL, OTHER = (Judgement(RECOURSE, (metric,)) for metric in ("Proximity", "Sparsity"))
@@ -205,12 +204,8 @@ def test_file_names_stay_in_the_folder_and_are_unique(tmp_path):
 
 def test_unwritable_folders_are_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ExperimentError, match="for finished cells cannot be made"):
-        Store(tmp_path / "file" / "below")
+    with pytest.raises(FileWriteError, match=r"Cannot write .*below"):
+        Store(tmp_path / "file" / "below").check_writable([RECOURSE])
     (tmp_path / "recourse").write_text("a file in the way")
     with pytest.raises(FileWriteError, match=r"Cannot write .*recourse"):
         Store(tmp_path).save(RECOURSE, Result({}))
-    store = Store(tmp_path / "new")
-    store.path(RECOURSE).mkdir(parents=True)
-    with pytest.raises(ExperimentError, match="should be the file of a finished cell, not a folder: remove it"):
-        store.check_writable([RECOURSE])
