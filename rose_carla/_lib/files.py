@@ -66,13 +66,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file atomically, text as UTF-8.
-
-    Raises
-    ------
-    FileWriteError
-        If it cannot be written.
-    """
+    """Write a file atomically, text as UTF-8, or raise :class:`FileWriteError`."""
     # file names and the output of methods may hold bytes that are not UTF-8
     encoded = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
@@ -84,13 +78,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Check before a long computation that files can be created in ``folder``, which need not exist yet.
-
-    Raises
-    ------
-    FileWriteError
-        If they cannot.
-    """
+    """Raise :class:`FileWriteError` if no file can be created in ``folder``, which need not exist yet."""
     missing = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
     try:
         try:
@@ -108,11 +96,6 @@ def check_writable(folder: Path) -> None:
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Write numeric arrays and JSON-able metadata to a safetensors file, with a checksum of both.
-
-    Raises
-    ------
-    FileWriteError
-        If the file cannot be written.
 
     Examples
     --------

@@ -55,13 +55,7 @@ class Store:
         return Result(arrays, metadata["about"])
 
     def check_writable(self, cells: Iterable[Cell]) -> None:
-        """Check before hours of work that the results of ``cells`` can be written.
-
-        Raises
-        ------
-        FileWriteError
-            If they cannot.
-        """
+        """Raise :class:`FileWriteError` before hours of work if the results of ``cells`` cannot be written."""
         for folder in dict.fromkeys(self.path(cell).parent for cell in cells):
             check_writable(folder)
 

@@ -27,8 +27,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from rose_carla.carla_compat import OPTIONAL_PACKAGES, import_optional
 from rose_carla.carla_compat.checkpoints import load_keras, load_torch, reject_forest, skip_forest
-from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, import_optional
 from rose_carla.carla_compat.importer import Scope, scoped_import
 
 

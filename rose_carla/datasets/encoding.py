@@ -94,13 +94,7 @@ def check_numbers(values: pd.Series) -> None:
 
 
 def as_text(values: pd.Series) -> pd.Series:
-    """Convert categories to text value by value, independently of the other values of the column.
-
-    Raises
-    ------
-    DataError
-        If a value is missing.
-    """
+    """Convert categories to text value by value; a missing one is a :class:`DataError`."""
     missing = np.flatnonzero(values.isna())
     if len(missing):
         label = short_repr(values.index[missing[0]])
@@ -190,13 +184,7 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
 
 
 def encoded_values(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
-    """Return the numbers (n, d) of encoded ``columns``, which may be NaN.
-
-    Raises
-    ------
-    DataError
-        If columns are missing or duplicated, or values are not real numbers.
-    """
+    """Return the numbers (n, d) of encoded ``columns``, which may be NaN; anything else is a :class:`DataError`."""
     check_rows(rows, columns, "Encoded rows")
     return as_floats(rows[list(columns)], "encoded rows")
 

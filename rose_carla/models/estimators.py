@@ -135,7 +135,13 @@ def _is_xgboost(model: Any) -> bool:
 
 
 def _favourable_column(model: Any, favourable: Any) -> int:
-    classes = _classes(model)
+    name = type(model).__name__
+    try:
+        classes = list(model.classes_)
+    except Exception as error:  # the estimator is the user's code
+        raise ModelError(f"The classes_ of {name} cannot be read: {error_text(error)}") from error
+    if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
+        raise ModelError(f"{name} predicts several targets at once: fit a classifier of one.")
     if len(classes) != 2:
         raise ModelError(f"The classifier has {len(classes)} classes, but recourse is between two outcomes.")
     try:
@@ -144,17 +150,6 @@ def _favourable_column(model: Any, favourable: Any) -> int:
         raise ModelError(
             f"No class {short_repr(favourable)} among {classes}: pass the favourable one with favourable=..."
         ) from None
-
-
-def _classes(model: Any) -> list[Any]:
-    name = type(model).__name__
-    try:
-        classes = list(model.classes_)
-    except Exception as error:  # the estimator is the user's code
-        raise ModelError(f"The classes_ of {name} cannot be read: {error_text(error)}") from error
-    if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
-        raise ModelError(f"{name} predicts several targets at once: fit a classifier of one.")
-    return classes
 
 
 def _columns_and_space(

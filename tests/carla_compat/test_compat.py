@@ -9,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, import_optional, install_command
+from rose_carla.carla_compat import OPTIONAL_PACKAGES, import_optional, install_command
 from rose_carla.carla_compat.importer import Scope, scoped_import
 from rose_carla.carla_compat.views import View
 from rose_carla.errors import MissingPackageError
