@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.io.common import infer_compression
 from rose_carla.datasets.dataset import Dataset, from_frame
 from rose_carla.datasets.encoding import reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
@@ -43,18 +44,24 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
         )
     file_name = os.fspath(path)
     options.setdefault("name", Path(file_name).stem)
-    return from_frame(read_table(Path(file_name), file_name), target, **options)
+    try:
+        content = Path(file_name).read_bytes()  # once: it may be a pipe
+    except (OSError, ValueError) as error:
+        raise DataError(f"Cannot read {file_name!r}: {error_text(error)}") from error
+    return from_frame(read_table(content, file_name, infer_compression(file_name, "infer")), target, **options)
 
 
-def read_table(source: Path | bytes, file_name: str) -> pd.DataFrame:
-    """Read a CSV file in UTF-8.
+def read_table(content: bytes, file_name: str, compression: str | None = None) -> pd.DataFrame:
+    """Read the content of a CSV file in UTF-8.
 
     Parameters
     ----------
-    source
-        Its path, which may end like a compressed file's, or its content.
+    content
+        All bytes of the file.
     file_name
         Name of the file in messages.
+    compression
+        As pandas names it; None: not compressed.
 
     Raises
     ------
@@ -63,7 +70,7 @@ def read_table(source: Path | bytes, file_name: str) -> pd.DataFrame:
     """
 
     def read(**options: Any) -> pd.DataFrame:
-        return pd.read_csv(io.BytesIO(source) if isinstance(source, bytes) else source, **options)
+        return pd.read_csv(io.BytesIO(content), compression=compression, **options)
 
     try:
         names = read(header=None, nrows=1, dtype=str, na_filter=False)
@@ -77,7 +84,7 @@ def read_table(source: Path | bytes, file_name: str) -> pd.DataFrame:
         ) from error
     except MemoryError:
         raise
-    except Exception as error:  # pandas' errors, and those of files and decompression
+    except Exception as error:  # pandas' errors, and those of decompression
         raise DataError(f"Cannot read {file_name!r} as a CSV file in UTF-8: {error_text(error)}") from error
     _check_names(list(names.iloc[0]), file_name)
     return frame

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 from rose_carla import datasets
 from cli_examples import people
@@ -28,6 +31,15 @@ def test_files_may_be_compressed(end, tmp_path):
     path.write_bytes(b"a,b\n1,2\n")
     with pytest.raises(DataError, match=r"Cannot read .*\.$"):
         datasets.from_csv(path, "b")
+
+
+def test_files_may_be_pipes(tmp_path):
+    path = tmp_path / "loans.csv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=people().to_csv, args=(path,), kwargs={"index": False})
+    writer.start()
+    assert len(datasets.from_csv(path, "loan", favourable="granted").df) == 240
+    writer.join()
 
 
 @pytest.mark.slow
