@@ -214,6 +214,7 @@ class InPlace(torch.nn.Module):
         return self.network(x + 0.25)
 
 
+@pytest.mark.slow
 def test_module_may_change_its_rows(compas_linear, people):
     rows = torch.rand(5, 7, generator=torch.Generator().manual_seed(0), requires_grad=True)
     kept = rows.detach().clone()

@@ -209,9 +209,8 @@ def test_too_large_predictions_are_rejected(compas_linear):
 # --- the order of features
 
 
-@pytest.mark.parametrize(
-    "kind", [tuple, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (pd.Index, np.array))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [tuple, pd.Index, np.array])
 def test_feature_order_may_be_any_sequence(compas_linear, people, tmp_path, kind):
     module = compas_linear.raw_model
     same = Foreign(compas_linear, module=module)
