@@ -36,19 +36,7 @@ __all__ = [
 
 carla_compat.activate()
 
-_SUBPACKAGES = (
-    "baselines",
-    "bench",
-    "checks",
-    "datasets",
-    "mdp",
-    "metrics",
-    "models",
-    "noise",
-    "plots",
-    "ppo",
-    "rose",
-)
+#: Names that are imported at first use, and their modules; the other names are modules themselves.
 _NAMES = {
     "Benchmark": "metrics",
     "Method": "method",
@@ -59,8 +47,8 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f"rose_carla.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(f"rose_carla.{_NAMES[name]}"), name)
+    if name in __all__:
+        return importlib.import_module(f"rose_carla.{name}")
     raise AttributeError(f"module 'rose_carla' has no attribute {name!r}")

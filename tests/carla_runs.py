@@ -259,7 +259,7 @@ def build(run: CarlaRun, mlmodel: Any, width: int) -> Any:
 
 def table() -> str:
     """The table of ``docs/carla.md``."""
-    from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES
+    from rose_carla.carla_compat import OPTIONAL_PACKAGES
 
     lines = [
         "| method | model | extras to install | CARLA's measures | breaks of the contract | note |",

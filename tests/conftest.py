@@ -28,7 +28,7 @@ from rose_carla import datasets, models
 from warm_python import WarmPython
 
 #: Doctests that train a policy or a method.
-SLOW_DOCTESTS = ("Arar", "FastAR", "Plan", "RoseMul", "RoseOne")
+SLOW_DOCTESTS = ("Arar", "Croco", "FastAR", "Plan", "RoseMul", "RoseOne", "learning_curve", "plan_chart")
 
 torch.set_num_threads(1)
 pytest.register_assert_rewrite("cli_examples")  # before its first import

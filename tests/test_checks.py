@@ -142,8 +142,10 @@ def test_unmodified_method_passes(compas_linear, factuals):
 
 
 def test_false_claim_is_detected(compas_linear, factuals):
-    method = baselines.Probe(compas_linear, {"n_steps": 300})
-    true = method.claim()
+    probe = baselines.Probe(compas_linear, {"n_steps": 300})
+    true, stored = probe.claim(), probe.get_counterfactuals(factuals)
+    method = Good(compas_linear)
+    method.modify = lambda ends, factuals: stored.set_axis(factuals.index, axis=0)
     method.claim = lambda: dataclasses.replace(true, words="too good", limit=0.2)
     assert "too good" in checks.contract_failures(method, factuals)["claimed robustness"]
     method.claim = lambda: Claim(true.words, true.limit, true.evaluate)

@@ -48,7 +48,6 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     OSError
         If the file cannot be written, or ``path`` is a folder, a device or a pipe.
     """
-    _check_name(path)
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is a folder, a device or a pipe")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,52 +66,36 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file atomically, text as UTF-8.
-
-    Raises
-    ------
-    FileWriteError
-        If it cannot be written.
-    """
+    """Write a file atomically, text as UTF-8, or raise :class:`FileWriteError`."""
     # file names and the output of methods may hold bytes that are not UTF-8
     encoded = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         with atomic_write(path) as file:
             file.write(encoded)
-    except OSError as error:
-        raise FileWriteError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a ValueError for a NUL character in the name
+        reason = getattr(error, "strerror", None) or error
+        raise FileWriteError(f"Cannot write {str(path)!r}: {reason}.") from error
 
 
 def check_writable(folder: Path) -> None:
-    """Check before a long computation that files can be created in ``folder``, which need not exist yet.
-
-    Raises
-    ------
-    FileWriteError
-        If they cannot.
-    """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()] if "\0" not in str(folder) else []
+    """Raise :class:`FileWriteError` if no file can be created in ``folder``, which need not exist yet."""
+    missing = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
     try:
-        _check_name(folder)
         try:
             _create_file_in(folder)
         except FileNotFoundError:  # another process ran the same check and has just removed the folder
             _create_file_in(folder)
-    except OSError as error:
-        raise FileWriteError(f"Cannot write to the folder {str(folder)!r}: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileWriteError(f"Cannot write to the folder {str(folder)!r}: {reason}.") from error
     finally:
         for each in missing:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 each.rmdir()
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Write numeric arrays and JSON-able metadata to a safetensors file, with a checksum of both.
-
-    Raises
-    ------
-    FileWriteError
-        If the file cannot be written.
 
     Examples
     --------
@@ -197,11 +180,6 @@ def _create_file_in(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
-
-
-def _check_name(path: Path) -> None:
-    if "\0" in str(path):
-        raise OSError(errno.EINVAL, "the name holds a NUL character")
 
 
 def _copy_mode(old: Path, new: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +39,24 @@ def one_line(text: object) -> str:
     'two lines'
     """
     return printable(" ".join(str(text).split()))
+
+
+def format_columns(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Align a small table; the first ``left`` columns to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(format_columns([["name", "n"], ["a", "10"]]))
+    name   n
+    a     10
+    """
+    rows = [[printable(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        lines.append("  ".join(text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in cells).rstrip())
+    return "\n".join(lines)
 
 
 def csv_safe(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Cells of a table: recourse is generated in one kind of cell and judged in another, so sweeps generate nothing twice.
 
 A cell is a value that describes a computation and can be sent to another process or machine. Its key is a hash of all
-that shapes its result; see :mod:`.store`.
+that shapes its result. :func:`run_cell` runs it with limits of threads and collects its output.
 """
 
 from __future__ import annotations
@@ -9,28 +9,40 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import io
 import json
+import logging
+import os
+import socket
+import sys
 import time
-from collections.abc import Mapping
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from rose_carla import datasets, models
 from carla.models.api import MLModel
+from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.files import key_of
 from rose_carla._lib.runtime import seeded, time_limit
-from rose_carla.bench import sources
+from rose_carla.bench import provenance
 from rose_carla.bench.method_registry import entry
-from rose_carla.errors import ExperimentError, unknown_name
+from rose_carla.errors import ExperimentError, error_text, unknown_name
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS
+from threadpoolctl import threadpool_limits
 
 #: Kinds of classifier and their names in the paper.
 CLASSIFIERS = {"ann": "neural network", "linear": "logistic regression"}
 #: Seconds after which a method is stopped: some of CARLA's may run for ever.
 PATIENCE = 3600.0
+#: Variables from which libraries take their number of threads when they are loaded.
+_LIBRARY_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 #: Modules that every cell depends on, beside those of its method or metrics.
 _MODULES = (__name__, "rose_carla.datasets", "rose_carla.models", "rose_carla.carla_compat")
 
@@ -122,7 +134,7 @@ class Recourse:
     @classmethod
     def with_options(cls, setting: Setting, method: str, **options: Any) -> Recourse:
         """Create a cell with hyper-parameters by name; those that equal the table's are left out of its key."""
-        defaults = {**entry(method).defaults(), "seed": setting.seed}
+        defaults = {**entry(method).resolve({}), "seed": setting.seed}
         return cls(setting, method, tuple(sorted(item for item in options.items() if item not in defaults.items())))
 
     @functools.cached_property
@@ -135,8 +147,8 @@ class Recourse:
                 "setting": dataclasses.asdict(self.setting),
                 "method": self.method,
                 "options": {**method.options, **dict(self.options)},
-                "versions": sources.versions(),
-                "source": sources.fingerprint(*_MODULES, *method.modules) + method.source,
+                "versions": provenance.versions(),
+                "source": provenance.fingerprint(*_MODULES, *method.modules) + method.source,
             }
         )
 
@@ -146,27 +158,12 @@ class Recourse:
         options = "".join(f" {name}={value}" for name, value in self.options)
         return f"{self.setting.dataset} {self.setting.classifier} {self.method}{options} seed {self.setting.seed}"
 
-    def accepts(self, result: Result) -> bool:
-        """Whether a result has the arrays and values of such a cell."""
-        ends, labels = result.arrays.get("counterfactuals"), result.about.get("labels")
-        numbers = [result.about.get(name) for name in ("seconds", "training_seconds", "people", "found")]
-        if ends is None or not isinstance(labels, list) or not all(isinstance(each, (int, float)) for each in numbers):
-            return False
-        return ends.ndim == 2 and ends.dtype.kind == "f" and len(labels) == len(ends) == result.about["people"]
-
     def run(self) -> Result:
-        """Train the method, then generate recourse; both times are measured without that of the classifier.
-
-        One person is served before the clock starts, so that compilation and imports do not count.
-        """
+        """Train the method, then generate recourse; both times are measured without that of the classifier."""
         model, factuals, seed = self.setting.model(), self.setting.factuals(), self.setting.seed
         with time_limit(PATIENCE, f"{self.method} was stopped after {PATIENCE:.0f} s"):
-            with seeded(seed):
-                start = time.perf_counter()
-                method = entry(self.method).build(model, seed, dict(self.options))
-                training = time.perf_counter() - start
-                with contextlib.suppress(Exception):  # it is raised again below
-                    method.get_counterfactuals(factuals.head(1))
+            build = functools.partial(entry(self.method).build, model, seed, dict(self.options))
+            method, training = build_method(build, factuals, seed)
             with seeded(seed):
                 start = time.perf_counter()
                 returned = method.get_counterfactuals(factuals.copy())
@@ -191,6 +188,22 @@ class Recourse:
                 "hyperparams": _as_json(settings.as_dict() if settings is not None else entry(self.method).options),
             },
         )
+
+
+def build_method(
+    build: Callable[[], RecourseMethod], factuals: pd.DataFrame, seed: int
+) -> tuple[RecourseMethod, float]:
+    """Return the method that ``build`` makes with seeded global generators, and the seconds that it took.
+
+    One person is served afterwards, so that compilation and imports do not count as time of the recourse.
+    """
+    with seeded(seed):
+        start = time.perf_counter()
+        method = build()
+        seconds = time.perf_counter() - start
+        with contextlib.suppress(Exception):  # it is raised again later
+            method.get_counterfactuals(factuals.head(1))
+    return method, seconds
 
 
 def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,7 +248,7 @@ class Judgement:
                 "recourse": self.recourse.key,
                 "metrics": self.metrics,
                 "noise": dataclasses.asdict(self.noise),
-                "source": sources.fingerprint(*_MODULES, *modules),
+                "source": provenance.fingerprint(*_MODULES, *modules),
             }
         )
 
@@ -243,13 +256,6 @@ class Judgement:
     def description(self) -> str:
         """Description for people and for file names."""
         return f"{self.recourse.description} {' '.join(self.metrics)}"
-
-    def accepts(self, result: Result) -> bool:
-        """Whether a result has the arrays of such a cell."""
-        arrays = [*result.arrays.values()]
-        return set(self.metrics) <= set(result.arrays) and all(
-            array.ndim == 1 and array.dtype.kind == "f" and len(array) == len(arrays[0]) for array in arrays
-        )
 
     def run(self, recourse: Result) -> Result:
         """Compute a column for each metric and its bounds if it has some, with one row for each person."""
@@ -282,3 +288,84 @@ def _plans(recourse: Result, labels: pd.Index) -> dict[Any, np.ndarray] | None:
 
 #: Either kind.
 Cell = Recourse | Judgement
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result or the error of a cell."""
+
+    #: The cell.
+    cell: Cell
+    #: None if it failed.
+    result: Result | None
+    #: One line; empty if it did not fail.
+    error: str
+    #: Everything that the method printed, warned and logged, and the traceback of an error.
+    log: str
+    #: Time of the whole cell.
+    seconds: float
+
+
+def run_cell(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
+    """Run a cell with ``n_threads`` threads for our own loops; an error of the method becomes part of the outcome."""
+    log = _Log()
+    start = time.perf_counter()
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"{stamp} {cell.description}: on {socket.gethostname()}, threads {n_threads}", file=log)
+    result, error = None, ""
+    with limit_threads(n_threads), _output_to(log):
+        try:
+            result = cell.run(*needed)
+        except (Exception, SystemExit) as raised:  # a failing or exiting method ends its own cell only
+            error = f"{type(raised).__name__}: {error_text(raised).rstrip('.')}"
+            traceback.print_exc(file=log)
+    seconds = time.perf_counter() - start
+    print(f"{'finished' if result else 'failed'} after {seconds:.2f} s", file=log)
+    return Outcome(cell, result, error, log.getvalue(), seconds)
+
+
+@contextlib.contextmanager
+def limit_threads(n: int) -> Iterator[None]:
+    """Let our own loops use ``n`` threads, and torch and all other libraries one.
+
+    Our loops compute the same bits on any number of threads; a library may add in another order, and tables would
+    differ between numbers of jobs. Networks as small as these also run fastest on one of torch's threads.
+    """
+    limits = {"ROSE_CARLA_THREADS": str(n), **dict.fromkeys(_LIBRARY_THREADS, "1")}
+    before, before_torch = {name: os.environ.get(name) for name in limits}, torch.get_num_threads()
+    os.environ.update(limits)
+    try:
+        with threadpool_limits(1):
+            torch.set_num_threads(1)  # threadpoolctl does not find every build of torch
+            yield
+    finally:
+        torch.set_num_threads(before_torch)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+class _Log(io.StringIO):
+    """A text buffer that a method cannot close."""
+
+    def close(self) -> None:
+        """Stay open."""
+
+
+@contextlib.contextmanager
+def _output_to(log: io.StringIO) -> Iterator[None]:
+    """Collect everything that is printed, warned or logged in ``log``."""
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            warnings.simplefilter("default")
+            warnings.showwarning = _print_warning  # a command may have replaced it
+            yield
+    finally:
+        root.removeHandler(handler)
+
+
+def _print_warning(message: Any, category: Any, filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)

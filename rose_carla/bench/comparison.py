@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from rose_carla.bench.method_registry import OURS
 from rose_carla.bench.paper import PaperValue
-from rose_carla.metrics.registry import METRICS
+from rose_carla.metrics.registry import METRICS, Metric
 from scipy import stats
 
 #: Tags of a value beside the paper's.
@@ -23,16 +22,7 @@ _REFERENCE = "CROCO"
 _PERSON = ["Seed", "Person"]
 
 
-class _Format(Protocol):
-    """What comparisons need of a metric."""
-
-    @property
-    def higher_is_better(self) -> bool: ...
-    @property
-    def digits(self) -> int: ...
-
-
-def tag(ours: float, paper: PaperValue, metric: _Format) -> str:
+def tag(ours: float, paper: PaperValue, metric: Metric) -> str:
     """Compare a mean with the printed one; means that are equal in the printed digits count as within 15 %.
 
     Examples
@@ -46,7 +36,7 @@ def tag(ours: float, paper: PaperValue, metric: _Format) -> str:
     return BETTER if (gap > 0) == metric.higher_is_better else DIFFERS
 
 
-def best_methods(means: dict[str, float], metric: _Format) -> set[str]:
+def best_methods(means: dict[str, float], metric: Metric) -> set[str]:
     """Return the methods with the best mean in the printed digits."""
     known = {name: round(mean, metric.digits) for name, mean in means.items() if np.isfinite(mean)}
     top = (max if metric.higher_is_better else min)(known.values(), default=None)

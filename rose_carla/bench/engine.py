@@ -7,31 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
-import logging
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import threading
 import time
-import traceback
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from pebble import ProcessExpired, ProcessPool
 from rose_carla._lib.runtime import n_cores
-from rose_carla.bench import sources
-from rose_carla.bench.cells import PATIENCE, Cell, Result
+from rose_carla.bench import provenance
+from rose_carla.bench.cells import PATIENCE, Cell, Outcome, Result, run_cell
 from rose_carla.errors import ExperimentError, MissingPackageError, error_text
-from threadpoolctl import threadpool_limits
 
 #: A cell with the results that it needs.
 Job = tuple[Cell, tuple[Result, ...]]
@@ -41,24 +33,6 @@ _ATTEMPTS = 2
 _KILL_AFTER = 2 * PATIENCE
 #: Seconds to wait for a Dask scheduler.
 _CONNECT_TIMEOUT = 10
-#: Variables from which libraries take their number of threads when they are loaded.
-_LIBRARY_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result or the error of a cell."""
-
-    #: The cell.
-    cell: Cell
-    #: None if it failed.
-    result: Result | None
-    #: One line; empty if it did not fail.
-    error: str
-    #: Everything that the method printed, warned and logged, and the traceback of an error.
-    log: str
-    #: Time of the whole cell.
-    seconds: float
 
 
 class Engine(Protocol):
@@ -206,71 +180,6 @@ def run_jobs(engine: Engine, jobs: Iterable[Job]) -> Iterator[Outcome]:
                 yield Outcome(job[0], None, words, f"{words}\n{error!r}\n", 0.0)
 
 
-def run_cell(cell: Cell, needed: tuple[Result, ...], n_threads: int) -> Outcome:
-    """Run a cell with ``n_threads`` threads for our own loops; an error of the method becomes part of the outcome."""
-    log = _Log()
-    start = time.perf_counter()
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    print(f"{stamp} {cell.description}: on {socket.gethostname()}, threads {n_threads}", file=log)
-    result, error = None, ""
-    with limit_threads(n_threads), _output_to(log):
-        try:
-            result = cell.run(*needed)
-        except (Exception, SystemExit) as raised:  # a failing or exiting method ends its own cell only
-            error = f"{type(raised).__name__}: {error_text(raised).rstrip('.')}"
-            traceback.print_exc(file=log)
-    seconds = time.perf_counter() - start
-    print(f"{'finished' if result else 'failed'} after {seconds:.2f} s", file=log)
-    return Outcome(cell, result, error, log.getvalue(), seconds)
-
-
-@contextlib.contextmanager
-def limit_threads(n: int) -> Iterator[None]:
-    """Let our own loops use ``n`` threads, and torch and all other libraries one.
-
-    Our loops compute the same bits on any number of threads; a library may add in another order, and tables would
-    differ between numbers of jobs. Networks as small as these also run fastest on one of torch's threads.
-    """
-    limits = {"ROSE_CARLA_THREADS": str(n), **dict.fromkeys(_LIBRARY_THREADS, "1")}
-    before, before_torch = {name: os.environ.get(name) for name in limits}, torch.get_num_threads()
-    os.environ.update(limits)
-    try:
-        with threadpool_limits(1):
-            torch.set_num_threads(1)  # threadpoolctl does not find every build of torch
-            yield
-    finally:
-        torch.set_num_threads(before_torch)
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-class _Log(io.StringIO):
-    """A text buffer that a method cannot close."""
-
-    def close(self) -> None:
-        """Stay open."""
-
-
-@contextlib.contextmanager
-def _output_to(log: io.StringIO) -> Iterator[None]:
-    """Collect everything that is printed, warned or logged in ``log``."""
-    handler = logging.StreamHandler(log)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            warnings.simplefilter("default")
-            warnings.showwarning = _print_warning  # a command may have replaced it
-            yield
-    finally:
-        root.removeHandler(handler)
-
-
-def _print_warning(message: Any, category: Any, filename: str, lineno: int, *_: Any, **__: Any) -> None:
-    print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
-
-
 def _describe(error: BaseException) -> str:
     if isinstance(error, (ProcessExpired, BrokenProcessPool)):
         return "The worker process died: the machine may be short of memory, try fewer jobs."
@@ -320,4 +229,4 @@ def _run_on_dask_worker(cell: Cell, needed: tuple[Result, ...], n_threads: int) 
 
 
 def _code() -> dict[str, str]:
-    return {**sources.versions(), "source": sources.fingerprint(*sources.all_modules())}
+    return {**provenance.versions(), "source": provenance.fingerprint(*provenance.all_modules())}

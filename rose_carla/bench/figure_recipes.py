@@ -115,7 +115,7 @@ def _unit_experiments(scope: Scope) -> tuple[Experiment, ...]:
     """ROSE-mul for other units of action, and with the unit of Table 1."""
     other = [each for each in layouts.rose_mul(scope).experiments if each.condition.startswith("action_unit=")]
     default = layouts.table_1(scope, ("ROSE-mul",)).experiments
-    unit = bench.METHODS["ROSE-mul"].defaults()["action_unit"]
+    unit = bench.METHODS["ROSE-mul"].resolve({})["action_unit"]
     return (*(replace(each, condition=f"action_unit={unit:g}") for each in default), *other)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -63,8 +63,25 @@ class Scope:
         settings = NoiseSettings.from_mapping({"n_samples": self.n_samples, "noise_per": self.noise_per, **noise})
         return Experiment(condition, tuple(Judgement(recourse, tuple(group), settings) for group in metrics))
 
-    def table(self, layout: Layout, experiments: Iterable[Experiment]) -> TableSpec:
-        """Return the table; without the paper's values if its protocol is not followed."""
+    def table(
+        self,
+        layout: Layout,
+        points: Iterable[tuple[str, str, Mapping[str, float]]],
+        classifier: str | None = None,
+        metrics: Sequence[Sequence[str]] = _ALL,
+    ) -> TableSpec:
+        """Return a table of recourse by methods with a condition and its hyper-parameters, for every setting."""
+        cells = itertools.product(self.settings(classifier), points)
+        return self.spec(
+            layout,
+            [
+                self.experiment(Recourse.with_options(setting, method, **options), condition, metrics)
+                for setting, (method, condition, options) in cells
+            ],
+        )
+
+    def spec(self, layout: Layout, experiments: Iterable[Experiment]) -> TableSpec:
+        """Return a table with its experiments; without the paper's values if its protocol is not followed."""
         if self.actionable:
             note = "Immutable features are kept, which the paper does not do: its values are not beside ours."
             layout = replace(layout, paper="", note=f"{layout.note} {note}".strip())
@@ -91,8 +108,7 @@ def table_1(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
         _rows(methods),
         paper="linear" if scope.classifier == "linear" else "table1",
     )
-    cells = itertools.product(scope.settings(), methods)
-    return scope.table(layout, [scope.experiment(Recourse(setting, method)) for setting, method in cells])
+    return scope.table(layout, [(method, "", {}) for method in methods])
 
 
 def linear(scope: Scope) -> TableSpec:
@@ -104,62 +120,49 @@ def linear(scope: Scope) -> TableSpec:
         _columns(*(metric for metric in _MAIN if metric != "Log_Density")),
         _rows(methods),
     )
-    cells = itertools.product(scope.settings("linear"), methods)
-    return scope.table(layout, [scope.experiment(Recourse(setting, method)) for setting, method in cells])
+    return scope.table(layout, [(method, "", {}) for method in methods], "linear")
 
 
 def rose_one(scope: Scope) -> TableSpec:
     """ROSE-one planned for other thresholds and variances, evaluated under the default noise."""
-    grid = {
-        f"tau={tau:g}, variance={variance:g}": {"tau": tau, "variance": variance}
-        for tau in (0.6, 0.7, 0.8, 0.9)
-        for variance in (0.005, 0.01, 0.015)
-    }
+    grid = itertools.product((0.6, 0.7, 0.8, 0.9), (0.005, 0.01, 0.015))
+    points = [
+        ("ROSE-one", f"tau={tau:g}, variance={variance:g}", {"tau": tau, "variance": variance})
+        for tau, variance in grid
+    ]
     layout = Layout(
         "rose-one",
         "ROSE-one planned for other thresholds and other noise",
         _columns("Validity", "Sparsity", "Proximity", "Training_Time", "Plausible_AIR"),
-        tuple(("ROSE-one", condition) for condition in grid),
+        tuple(point[:2] for point in points),
         note="Plans are made for the threshold and variance in the row, and evaluated under σ² = 0.01 as in Table 1.",
         mark_best=False,
     )
-    experiments = [
-        scope.experiment(Recourse.with_options(setting, "ROSE-one", **options), condition, (_CHEAP, ("Plausible_AIR",)))
-        for setting, (condition, options) in itertools.product(scope.settings(), grid.items())
-    ]
-    return scope.table(layout, experiments)
+    return scope.table(layout, points, metrics=(_CHEAP, ("Plausible_AIR",)))
 
 
 def rose_mul(scope: Scope) -> TableSpec:
     """The appendix' table of ROSE-mul planned for other noise, evaluated under the default noise."""
     grid = [("unit_variance", value) for value in (0.0003, 0.0007, 0.001)]
     grid += [("action_unit", value) for value in (0.05, 0.1)]
+    points = [("ROSE-mul", f"{name}={value:g}", {name: value}) for name, value in grid]
     layout = Layout(
         "rose-mul",
         "ROSE-mul planned for other noise",
         _columns("Validity", "Sparsity", "Proximity", "Recourse_Time", "Training_Time", "Acc_AIR"),
-        tuple(("ROSE-mul", f"{name}={value:g}") for name, value in grid),
+        tuple(point[:2] for point in points),
         note="Plans are made for the variance or the size of a unit in the row, and evaluated under σ² = 0.0005 "
         "and u = 0.025 as in Table 1.",
         mark_best=False,
     )
-    experiments = [
-        scope.experiment(Recourse.with_options(setting, "ROSE-mul", **{name: value}), f"{name}={value:g}")
-        for setting, (name, value) in itertools.product(scope.settings(), grid)
-    ]
-    return scope.table(layout, experiments)
+    return scope.table(layout, points)
 
 
 def _sweep(
-    scope: Scope,
-    methods: Sequence[str],
-    name: str,
-    title: str,
-    metrics: Sequence[str],
-    option: str,
-    values: Sequence[float],
+    scope: Scope, methods: Sequence[str], name: str, title: str, metrics: Sequence[str], **noise: Sequence[float]
 ) -> TableSpec:
-    """The recourse of Table 1 evaluated under other noise: nothing is trained or generated again."""
+    """The recourse of Table 1 evaluated under other noise, the values of one option: nothing is generated again."""
+    ((option, values),) = noise.items()
     groups = [(metric,) for metric in metrics if metric != "Steps"] + ([_CHEAP] if "Steps" in metrics else [])
     conditions = {f"{option}={value:g}": value for value in values}
     layout = Layout(
@@ -173,47 +176,41 @@ def _sweep(
         scope.experiment(Recourse(setting, method), condition, groups, **{option: value})
         for setting, method, (condition, value) in itertools.product(scope.settings(), methods, conditions.items())
     ]
-    return scope.table(layout, experiments)
+    return scope.spec(layout, experiments)
 
 
 def plausible(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Plausible AIR under one-off noise of other variances."""
     title = "Plausible AIR under more and less one-off noise"
-    return _sweep(scope, methods, "plausible", title, ("Plausible_AIR",), "variance", (0.005, 0.01, 0.015))
+    return _sweep(scope, methods, "plausible", title, ("Plausible_AIR",), variance=(0.005, 0.01, 0.015))
 
 
 def accumulated(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Acc AIR under accumulated noise of other variances: 3, 5, 7 and 10 % of the one-off noise."""
     title = "Acc AIR under more and less noise in each unit of action"
-    return _sweep(scope, methods, "accumulated", title, ("Acc_AIR",), "unit_variance", (0.0003, 0.0005, 0.0007, 0.001))
+    return _sweep(scope, methods, "accumulated", title, ("Acc_AIR",), unit_variance=(0.0003, 0.0005, 0.0007, 0.001))
 
 
 def units(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Number of steps and Acc AIR for larger units of action."""
     title = "Number of steps and Acc AIR for larger units of action"
-    return _sweep(scope, methods, "units", title, ("Steps", "Acc_AIR"), "action_unit", (0.025, 0.05, 0.1))
+    return _sweep(scope, methods, "units", title, ("Steps", "Acc_AIR"), action_unit=(0.025, 0.05, 0.1))
 
 
 def frontier(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Robustness against cost: methods with a trade-off hyper-parameter at several values of it."""
-    points: list[tuple[str, str, dict[str, float]]] = []
+    points: list[tuple[str, str, Mapping[str, float]]] = []
     for method in methods:
-        entry = METHODS[method]
-        points += [(method, f"{entry.knob}={level:g}", {str(entry.knob): level}) for level in entry.levels]
-        if not entry.levels:
-            points.append((method, "", {}))
+        knob, levels = str(METHODS[method].knob), METHODS[method].levels
+        points += [(method, f"{knob}={level:g}", {knob: level}) for level in levels] or [(method, "", {})]
     layout = Layout(
         "frontier",
         "Robustness against cost, over the trade-off hyper-parameter of each method",
         _columns("Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"),
-        tuple((method, condition) for method, condition, _ in points),
+        tuple(point[:2] for point in points),
         mark_best=False,
     )
-    experiments = [
-        scope.experiment(Recourse.with_options(setting, method, **options), condition)
-        for setting, (method, condition, options) in itertools.product(scope.settings(), points)
-    ]
-    return scope.table(layout, experiments)
+    return scope.table(layout, points)
 
 
 CLASSIFIERS_LAYOUT = Layout(

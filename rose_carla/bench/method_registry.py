@@ -12,8 +12,8 @@ from rose_carla import baselines, rose
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
-from rose_carla.bench import sources
-from rose_carla.errors import ExperimentError, error_text, unknown_name
+from rose_carla.bench import provenance
+from rose_carla.errors import ExperimentError, PlanError, error_text, unknown_name
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,25 @@ class Entry:
         package, _, _ = self.make.__module__.partition(".")
         if package == "rose_carla":
             return (self.make.__module__,)
-        return () if package == "carla" else sources.all_modules()
+        return () if package == "carla" else provenance.all_modules()
 
-    def defaults(self) -> dict[str, Any]:
-        """Return all hyper-parameters in the tables, as far as their names are known."""
+    def resolve(self, options: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+        """Return all hyper-parameters of the method with ``options``, as far as their names are known.
+
+        Raises
+        ------
+        RoseCarlaError
+            For an unknown name, which CARLA would ignore, or an invalid value.
+        """
+        given = {**self.options, **({"seed": seed} if self.seeded else {}), **options}
         settings = getattr(self.make, "settings_class", None)
-        if settings is None:
-            return dict(self.options)
-        return dict(settings.from_mapping(self.options, self.make.default_overrides).as_dict())  # type: ignore[attr-defined]
+        if settings is not None:
+            return dict(settings.from_mapping(given, self.make.default_overrides).as_dict())  # type: ignore[attr-defined]
+        known = getattr(self.make, "_DEFAULT_HYPERPARAMS", None if self.source else {})
+        for name in options:
+            if known is not None and name not in {*known, *self.options}:
+                raise PlanError(unknown_name("hyper-parameter", name, {*known, *self.options}))
+        return given
 
     def build(self, model: MLModel, seed: int, options: Mapping[str, Any]) -> RecourseMethod:
         """Create the method, and train it if it learns."""

@@ -15,7 +15,7 @@ import jinja2
 import pandas as pd
 from rose_carla import plots
 from rose_carla._lib.files import write_file
-from rose_carla._lib.text import one_line, printable
+from rose_carla._lib.text import format_columns, one_line, printable
 from rose_carla.bench.comparison import claims, t_tests
 from rose_carla.bench.runner import to_csv
 from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Table, format_condition
@@ -148,22 +148,14 @@ def render_text(table: Table) -> str:
     heads = [["", *(column.label for column in table.columns)]]
     if any(column.condition for column in table.columns):
         heads.insert(0, ["", *(column.condition_label for column in table.columns)])
-    blocks = {
-        dataset: [
-            [printable(row.label), *(value.text + "*" * value.best + "_" * value.best_robust for value in row.values)]
-            for row in rows
-        ]
-        for dataset, rows in table.blocks.items()
-    }
-    widths = [max(map(len, cells)) for cells in zip(*heads, *itertools.chain(*blocks.values()), strict=True)]
-
-    def align(line: Sequence[str]) -> str:
-        first, *others = (text.rjust(width) for text, width in zip(line, widths, strict=True))
-        return "  ".join([line[0].ljust(len(first)), *others])
-
-    lines = [table.title, *map(align, heads)]
-    for dataset, rows in blocks.items():
-        lines += [dataset, *map(align, rows)]
+    cells = [
+        [row.label, *(value.text + "*" * value.best + "_" * value.best_robust for value in row.values)]
+        for row in table.rows
+    ]
+    aligned = iter(format_columns([*heads, *cells]).splitlines())
+    lines = [table.title, *itertools.islice(aligned, len(heads))]
+    for dataset, rows in table.blocks.items():
+        lines += [dataset, *itertools.islice(aligned, len(rows))]
     if any(value.best for row in table.rows for value in row.values):
         lines += ["", "* best of all methods, _ best of those that are robust by design"]
     return "\n".join([*lines, ""])

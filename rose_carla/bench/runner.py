@@ -16,7 +16,6 @@ from rose_carla._lib.files import FileFormatError, check_writable, load_arrays, 
 from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
-from rose_carla.errors import ExperimentError
 from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.
@@ -30,20 +29,11 @@ class Store:
     Parameters
     ----------
     folder
-        Created if it does not exist.
-
-    Raises
-    ------
-    ExperimentError
-        If it cannot be created.
+        Created with the first cell.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ExperimentError(f"The folder {str(folder)!r} for finished cells cannot be made: {error}.") from error
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell."""
@@ -57,30 +47,17 @@ class Store:
             return None
         try:
             arrays, metadata = load_arrays(path)
-            if metadata.get("key") != cell.key or not isinstance(metadata.get("about"), dict):
+            if metadata.get("key") != cell.key:
                 raise FileFormatError(f"{str(path)!r} belongs to another cell.")
-            result = Result(arrays, metadata["about"])
-            if not cell.accepts(result):
-                raise FileFormatError(f"{str(path)!r} lacks values of such a cell.")
         except FileFormatError as error:
             warnings.warn(f"Computing {cell.description!r} again: {error}", stacklevel=2)
             return None
-        return result
+        return Result(arrays, metadata["about"])
 
     def check_writable(self, cells: Iterable[Cell]) -> None:
-        """Check before hours of work that the results of ``cells`` can be written.
-
-        Raises
-        ------
-        RoseCarlaError
-            If they cannot.
-        """
-        paths = [self.path(cell) for cell in cells]
-        for folder in dict.fromkeys(path.parent for path in paths):
+        """Raise :class:`FileWriteError` before hours of work if the results of ``cells`` cannot be written."""
+        for folder in dict.fromkeys(self.path(cell).parent for cell in cells):
             check_writable(folder)
-        for path in paths:
-            if path.is_dir():
-                raise ExperimentError(f"{str(path)!r} should be the file of a finished cell, not a folder: remove it.")
 
     def save(self, cell: Cell, result: Result) -> None:
         """Write the result of a finished cell.
@@ -172,11 +149,10 @@ def run(
 
 
 def _is_reusable(cell: Cell, result: Result, engine: Engine) -> bool:
-    """Whether a result was written by :func:`run` and its time was measured as the engine would."""
-    alone, seconds = result.about.get("alone"), result.about.get("cell_seconds")
-    if not isinstance(alone, bool) or not isinstance(seconds, (int, float)):
+    """Whether a result was stored by :func:`run` and its time was measured as the engine would."""
+    if not {"alone", "cell_seconds"} <= result.about.keys():
         return False
-    return alone or not engine.alone or not isinstance(cell, Recourse)
+    return result.about["alone"] or not engine.alone or not isinstance(cell, Recourse)
 
 
 def _store(outcome: Outcome, store: Store, engine: Engine, logs: Path | None) -> Result | None:

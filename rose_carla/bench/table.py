@@ -25,26 +25,16 @@ _SHARED_MACHINE = "Times after ~ were measured beside other cells and cannot be 
 _SYMBOLS = {"variance": "σ²", "unit_variance": "σ² of a unit", "action_unit": "u", "tau": "τ"}
 
 
-@dataclass(frozen=True)
-class TableMetric:
-    """A column that only tables have; the attributes are those of :class:`rose_carla.metrics.registry.Metric`."""
-
-    label: str
-    higher_is_better: bool
-    digits: int = 2
-    show_std: bool = False
-
-
 #: All metrics that a table can show, by their column in the results frame.
-TABLE_METRICS: Mapping[str, Metric | TableMetric] = {
+TABLE_METRICS: Mapping[str, Metric] = {
     **METRICS,
-    "Training_Time": TableMetric("Training (s)", False, 1),
-    "Steps": TableMetric("# of steps", False, show_std=True),
-    "Accuracy": TableMetric("Accuracy", True),
-    "People": TableMetric("# of points", True, 0),
-    "Batch_Size": TableMetric("Batch size", True, 0),
-    "Epochs": TableMetric("Epochs", True, 0),
-    "Learning_Rate": TableMetric("Learning rate", True, 3),
+    "Training_Time": Metric("Training (s)", False, digits=1, show_std=False),
+    "Steps": Metric("# of steps", False),
+    "Accuracy": Metric("Accuracy", True, show_std=False),
+    "People": Metric("# of points", True, digits=0, show_std=False),
+    "Batch_Size": Metric("Batch size", True, digits=0, show_std=False),
+    "Epochs": Metric("Epochs", True, digits=0, show_std=False),
+    "Learning_Rate": Metric("Learning rate", True, digits=3, show_std=False),
 }
 
 

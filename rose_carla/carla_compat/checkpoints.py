@@ -14,20 +14,14 @@ import os
 from typing import Any
 
 import torch
-from rose_carla.carla_compat.extras import import_optional
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ModelError
 
 _RETRAIN = "Train the classifier again: MLModelCatalog(..., load_online=False).train(..., force_train=True)."
 
 
 def load_torch(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """Load a state dict or one of CARLA's two networks, as ``torch.load`` does.
-
-    Raises
-    ------
-    ModelError
-        If the file contains anything else.
-    """
+    """Load a state dict or one of CARLA's two networks, as ``torch.load`` does; else raise :class:`ModelError`."""
     try:
         with _carla_networks_allowed():
             return torch.load(file, *args, **{**kwargs, "weights_only": True})
@@ -52,12 +46,8 @@ def _carla_networks_allowed() -> contextlib.AbstractContextManager[Any]:
 def load_keras(path: str | os.PathLike[str], **_: Any) -> Any:
     """Build one of CARLA's dense networks with the weights of an HDF5 file, in place of ``keras.models.load_model``.
 
-    The description of layers in the file is compared with CARLA's architecture, not evaluated.
-
-    Raises
-    ------
-    ModelError
-        If the file does not contain such a network.
+    The description of layers in the file is compared with CARLA's architecture, not evaluated; other files raise
+    :class:`ModelError`.
     """
     keras = import_optional("tf_keras")
     try:
@@ -81,13 +71,7 @@ def load_keras(path: str | os.PathLike[str], **_: Any) -> Any:
 
 
 def reject_forest(path: Any, **_: Any) -> Any:
-    """Raise an error in place of ``joblib.load``.
-
-    Raises
-    ------
-    ModelError
-        Always.
-    """
+    """Raise :class:`ModelError` in place of ``joblib.load``."""
     raise ModelError(
         f"{_name(path)} is a pickled forest, which could run code when it is loaded; the forests that CARLA published "
         f"are of scikit-learn 0.23 and xgboost 1.4, which newer versions cannot read. {_RETRAIN}"

@@ -19,7 +19,7 @@ import inspect
 import logging
 import logging.config
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -27,8 +27,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from rose_carla.carla_compat import OPTIONAL_PACKAGES, import_optional
 from rose_carla.carla_compat.checkpoints import load_keras, load_torch, reject_forest, skip_forest
-from rose_carla.carla_compat.extras import import_optional
+from rose_carla.carla_compat.importer import Scope, scoped_import
 
 
 class View(ModuleType):
@@ -212,6 +213,79 @@ def dice_ml() -> ModuleType:
     return View(real, Model=lambda model, **kwargs: real.Model(model=Numeric(model), **kwargs), Dice=Dice)
 
 
+#: Packages that CARLA's modules get a stand-in for: the optional ones, and two that would double the import time.
+_DEFERRED = frozenset(OPTIONAL_PACKAGES) | {"keras", "sklearn", "scipy"}
+_SEEN_BY_CARLA = {view.__name__: view for view in (NUMPY, TORCH, JOBLIB, LOGGING)}
+#: Two modules that call ``pd.DataFrame`` in removed ways; all others need the real class for ``isinstance``.
+_PANDAS_SEEN_BY = {
+    "carla.data.causal_model.synthethic_data": PANDAS_WITH_SETS,
+    "recourse.flipset": PANDAS_WITH_APPEND,
+}
+_VIEWS_ON_USE = {"dice_ml": dice_ml, "sklearn": sklearn, "tensorflow": tensorflow_1, "xgboost": xgboost_1}
+
+
+def _for_carla(importer: str, module: ModuleType) -> ModuleType:
+    if module.__name__ == "pandas":
+        return _PANDAS_SEEN_BY.get(importer, module)
+    return _SEEN_BY_CARLA.get(module.__name__, module)
+
+
+def _for_causal_models(importer: str, module: ModuleType) -> ModuleType:
+    return COLLECTIONS if module.__name__ == "collections" else module
+
+
+def _deferred(name: str, wants_leaf: bool) -> ModuleType:
+    package = name.partition(".")[0]
+    if _is_importing():
+        return _stand_in(name if wants_leaf else package)
+    leaf = _load(name)
+    return leaf if wants_leaf else _load(package)
+
+
+#: The scope of CARLA's modules.
+CARLA = Scope(_for_carla, _deferred, _DEFERRED)
+
+
+@functools.cache
+def _load(name: str) -> ModuleType:
+    """Return the real optional module ``name``, or CARLA's view of it."""
+    package = name.partition(".")[0]
+    if name in _VIEWS_ON_USE:
+        return _VIEWS_ON_USE[name]()
+    if package == "keras":
+        tensorflow_1()  # Keras follows TensorFlow's mode: set that first
+        return import_optional("tf_keras" + name[len(package) :])
+    if package in ("sklearn", "scipy"):
+        return importlib.import_module(name)
+    if name == "recourse":
+        # Without this solver the package falls back on another one that aborts the whole process.
+        import_optional("cplex")
+        plots = Scope(_for_carla, _deferred, frozenset({"seaborn", "matplotlib"}))
+        with scoped_import("recourse", plots), importing():
+            return import_optional("recourse")
+    if name == "causalgraphicalmodels":
+        with scoped_import("causalgraphicalmodels", Scope(_for_causal_models)):
+            return import_optional(name)
+    return import_optional(name)
+
+
+_thread = threading.local()  # other threads may be using CARLA meanwhile
+
+
+def _is_importing() -> bool:
+    return getattr(_thread, "importing", False)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Return stand-ins for attributes of stand-ins within the context, because looking them up would load packages."""
+    before, _thread.importing = _is_importing(), True
+    try:
+        yield
+    finally:
+        _thread.importing = before
+
+
 def _attribute(module: Any, name: str) -> Any:
     """Return attribute ``name`` of ``module``, or import the submodule of that name, as ``from`` does."""
     try:
@@ -222,80 +296,43 @@ def _attribute(module: Any, name: str) -> Any:
         return importlib.import_module(f"{module.__name__}.{name}")
 
 
-class StandIns:
-    """Factory of stand-ins; ``load`` turns a module name into the real module (or CARLA's view of it).
-
-    While a thread executes CARLA's own modules, attributes of stand-ins are stand-ins too, because looking them up
-    would load the package.
-    """
-
-    def __init__(self, load: Callable[[str], Any]) -> None:
-        self.load = load
-        self._thread = threading.local()  # other threads may be using CARLA meanwhile
-        self._modules: dict[str, StandInModule] = {}
-
-    @property
-    def importing(self) -> bool:
-        """Whether this thread is executing CARLA's modules."""
-        return getattr(self._thread, "importing", False)
-
-    @contextlib.contextmanager
-    def while_importing(self) -> Iterator[None]:
-        """Return stand-ins for attributes within the context."""
-        before, self._thread.importing = self.importing, True
-        try:
-            yield
-        finally:
-            self._thread.importing = before
-
-    def module(self, name: str) -> StandInModule:
-        """Return the stand-in for module ``name``."""
-        if name not in self._modules:
-            self._modules[name] = StandInModule(name, self)
-        return self._modules[name]
-
-
-class StandInModule(ModuleType):
+class _StandInModule(ModuleType):
     """Stand-in for a module."""
-
-    def __init__(self, name: str, stand_ins: StandIns) -> None:
-        super().__init__(name)
-        self._stand_ins = stand_ins
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        if self._stand_ins.importing:
-            return StandInAttribute(self._stand_ins, self.__name__, (attribute,))
-        return _attribute(self._stand_ins.load(self.__name__), attribute)
+        if _is_importing():
+            return _StandInAttribute(self.__name__, (attribute,))
+        return _attribute(_load(self.__name__), attribute)
 
 
-class StandInAttribute:
+#: Return the stand-in for a module.
+_stand_in = functools.cache(_StandInModule)
+
+
+class _StandInAttribute:
     """Stand-in for an attribute of a module, such as a class in an annotation or a function that is called later."""
 
-    def __init__(self, stand_ins: StandIns, module: str, path: tuple[str, ...]) -> None:
-        self._stand_ins = stand_ins
+    def __init__(self, module: str, path: tuple[str, ...]) -> None:
         self._module = module
         self._path = path
 
     def _real(self) -> Any:
-        found = self._stand_ins.load(self._module)
-        for attribute in self._path:
-            found = _attribute(found, attribute)
-        return found
+        return functools.reduce(_attribute, self._path, _load(self._module))
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        if self._stand_ins.importing:
-            return StandInAttribute(self._stand_ins, self._module, (*self._path, attribute))
+        if _is_importing():
+            return _StandInAttribute(self._module, (*self._path, attribute))
         return getattr(self._real(), attribute)
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, self._real())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._stand_ins.importing:
+        if _is_importing():
             # CARLA's autoencoders disable TensorFlow's eager mode at import; our view of TensorFlow does so on load.
             return None
         return self._real()(*args, **kwargs)

@@ -18,10 +18,10 @@ import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
 from rose_carla._lib.files import cache_dir
 from rose_carla._lib.text import one_line
-from rose_carla.bench import sources
-from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, install_command
+from rose_carla.bench import provenance
+from rose_carla.carla_compat import OPTIONAL_PACKAGES, install_command
 from rose_carla.cli import Command, console, options
-from rose_carla.cli.options import DataChoice
+from rose_carla.cli.inputs import DataChoice, build_method, load_model
 from rose_carla.datasets.builtin import RAW_FILES, raw_file
 from rose_carla.errors import RoseCarlaError
 
@@ -61,13 +61,10 @@ def check(
 
 
 def _check_contract(name: str, data: DataChoice, kind: str, hyperparams: dict[str, Any], seed: int, limit: int) -> int:
-    data.check()
-    options.check_classifier_name(kind)
-    options.check_hyperparams(name, hyperparams, seed)
-    model = options.load_classifier(kind, data.load(seed), seed)
+    model = load_model(data, kind, seed, [name], hyperparams)
     factuals = models.negative_instances(model, seed=seed).head(limit)
     with console.user_code():
-        failures = checks.contract_failures(options.build_method(name, model, seed, hyperparams), factuals)
+        failures = checks.contract_failures(build_method(name, model, seed, hyperparams), factuals)
     console.echo(one_line(f"{name} on {len(factuals)} people of {data.name}, classifier {kind}"))
     width = max(map(len, checks.CHECKS))
     for each in checks.CHECKS:
@@ -77,7 +74,7 @@ def _check_contract(name: str, data: DataChoice, kind: str, hyperparams: dict[st
 
 def _check_installation() -> int:
     rows = [("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
-    rows += [(name, "not installed" if version == "-" else version) for name, version in sources.versions().items()]
+    rows += [(name, "not installed" if version == "-" else version) for name, version in provenance.versions().items()]
     for name, state in [*rows, *_optional_packages()]:
         print(f"{name:<22}  {state}")
     failed = False

@@ -243,24 +243,6 @@ def for_stream(text: str, file: TextIO) -> str:
     return printable(text) if file.isatty() else text
 
 
-def format_columns(rows: list[list[str]], left: int = 1) -> str:
-    """Align a small table; the first ``left`` columns to the left, the others to the right.
-
-    Examples
-    --------
-    >>> print(format_columns([["name", "n"], ["a", "10"]]))
-    name   n
-    a     10
-    """
-    rows = [[printable(text) for text in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = enumerate(zip(row, widths, strict=True))
-        lines.append("  ".join(text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in cells).rstrip())
-    return "\n".join(lines)
-
-
 def check_inputs(paths: list[str | None], data: str) -> None:
     """Check before long work that files can be read, and that stdin is used at most once, also for ``data``."""
     if [*paths, data].count(STDIO) > 1:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 import pandas as pd
 from pandas.api import types
-from rose_carla._lib.text import one_line, printable
-from rose_carla.cli import Command, console, options
-from rose_carla.cli.options import DataChoice
+from rose_carla._lib.text import format_columns, one_line, printable
+from rose_carla.cli import Command, console, inputs, options
+from rose_carla.cli.inputs import DataChoice, LoadedData
 from rose_carla.datasets.csv_files import feature_categories, feature_ranges, plain
 from rose_carla.errors import DataError
 
@@ -47,16 +47,16 @@ def datasets(data: DataChoice) -> int:
 
 def _list_built_in() -> str:
     rows = [["name", "people", "continuous", "categorical", "favourable", "  immutable"]]
-    for name in options.BUILT_IN:
+    for name in inputs.BUILT_IN:
         data = DataChoice(name).load(0).data
         share = f"{data.df[data.target].mean():.1%}"
         numbers = [f"{len(data.df):,}", str(len(data.continuous)), str(len(data.categorical)), share]
         rows.append([name, *numbers, f"  {', '.join(data.immutables)}"])
     widest = max(len(row[-1]) for row in rows)
-    return console.format_columns([[*row[:-1], row[-1].ljust(widest)] for row in rows])
+    return format_columns([[*row[:-1], row[-1].ljust(widest)] for row in rows])
 
 
-def _describe(loaded: options.LoadedData) -> str:
+def _describe(loaded: LoadedData) -> str:
     data = loaded.data
     ranges, categories = feature_ranges(data), feature_categories(data)
     rows = [["column", "role", "may change", "values"]]
@@ -67,23 +67,23 @@ def _describe(loaded: options.LoadedData) -> str:
             role, values = "categorical", _first(categories[feature])
         rows.append([feature, role, "no" if feature in data.immutables else "yes", values])
     rows.append([data.target, "outcome", "", f"favourable: {loaded.favourable}"])
-    return f"{printable(loaded.summary())}\n{console.format_columns(rows, left=4)}"
+    return f"{printable(loaded.summary())}\n{format_columns(rows, left=4)}"
 
 
 def _check_file(choice: DataChoice) -> int:
     """Print the columns of a CSV file, and everything that is wrong with each."""
-    frame, digest = options.read_frame(choice.source)
+    frame, digest = inputs.read_frame(choice.source)
     problems = _find_problems(frame, choice)
     if not problems:
         favourable = choice.favourable_value(frame)
-        console.echo(_describe(options.LoadedData(choice.build(frame, favourable, 0), digest, favourable)))
+        console.echo(_describe(LoadedData(choice.build(frame, favourable, 0), digest, favourable)))
         return console.DONE
     rows = [["column", "role", "values", "missing"]]
     for column in map(str, frame.columns):
         role = "outcome" if column == choice.target else _role(frame, column, choice)
         rows.append([column, role, _values(frame[column], role), str(int(frame[column].isna().sum()) or "")])
     console.echo(f"{printable(choice.name)}: {len(frame):,} people, {len(frame.columns)} columns")
-    console.echo(console.format_columns(rows, left=3))
+    console.echo(format_columns(rows, left=3))
     for text in problems:
         console.echo(f"problem: {one_line(text)}")
     return console.FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -16,13 +15,11 @@ from rose_carla import Benchmark, models
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
-from rose_carla._lib.text import csv_safe_frame, one_line
-from rose_carla.bench.cells import PATIENCE
+from rose_carla._lib.text import csv_safe_frame, format_columns, one_line
+from rose_carla.bench.cells import PATIENCE, build_method
 from rose_carla.bench.method_registry import METHODS
-from rose_carla.cli import Command, NameType, WordsOption, console, options
-from rose_carla.cli.options import DataChoice
-from rose_carla.cli.recourse import check_part_of_training
-from rose_carla.cli.train import input_files, load_policy, read_training
+from rose_carla.cli import Command, NameType, WordsOption, console, inputs, options
+from rose_carla.cli.inputs import DataChoice
 from rose_carla.datasets.csv_files import PeopleReader
 from rose_carla.errors import DataError
 from rose_carla.metrics import METRICS
@@ -108,7 +105,7 @@ def evaluate(
     """
     folder = None if policy is None else Path(policy)
     console.check_inputs([people, counterfactuals], data.source)
-    per_person = console.check_output(per_person, people, counterfactuals, data.source, *input_files(folder))
+    per_person = console.check_output(per_person, people, counterfactuals, data.source, *inputs.input_files(folder))
     for option, given in (("--counterfactuals", counterfactuals), ("--id", id_column)):
         if given is not None and people is None:
             raise console.CommandError(f"{option} requires --people FILE.")
@@ -116,21 +113,19 @@ def evaluate(
     if hyperparams and not names:
         raise console.CommandError("--set requires --methods.")
     for name in names:
-        options.check_hyperparams(name, hyperparams, seed or 0)
+        inputs.find_method(name).resolve(hyperparams, seed or 0)
     builders: Builders = {}
     if folder is not None:
-        check_part_of_training(policy, {}, seed)
-        known = read_training(folder).method
-        loaded = load_policy(folder, data, model, known if known in names else None)
+        inputs.check_part_of_training(policy, {}, seed)
+        known = inputs.read_training(folder).method
+        loaded = inputs.load_policy(folder, data, model, known if known in names else None)
         classifier, seed = loaded.model, loaded.training.seed
         builders[f"{known} of {policy}"] = lambda: loaded.method
     else:
-        data.check()
-        options.check_classifier_name(model or "ann")
         seed = seed or 0
-        classifier = options.load_classifier(model or "ann", data.load(seed), seed)
+        classifier = inputs.load_model(data, model or "ann", seed)
     for name in names:
-        builders[name] = functools.partial(options.build_method, name, classifier, seed, hyperparams)
+        builders[name] = functools.partial(inputs.build_method, name, classifier, seed, hyperparams)
     if people is None:
         factuals = models.negative_instances(classifier, seed=seed)
         labels = {label: str(label) for label in factuals.index}
@@ -217,10 +212,7 @@ def _run_method(
 ) -> Benchmark:
     """Build a method and run it, seeded and timed as in the paper's tables."""
     with time_limit(PATIENCE, f"timeout after {PATIENCE:.0f} s"):
-        with seeded(seed):
-            method = build()
-            with contextlib.suppress(Exception):  # warm-up: compilation and imports are not the method's time
-                method.get_counterfactuals(factuals.head(1))
+        method, _ = build_method(build, factuals, seed)
         with seeded(seed):
             return Benchmark(model, method, factuals, noise)
 
@@ -236,7 +228,7 @@ def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
     for name, frame in results.items():
         numbers = [(frame[column].mean(), metric.digits) for column, metric in METRICS.items()]
         rows.append([name, str(len(frame)), *(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x, digits in numbers)])
-    console.echo(console.format_columns(rows))
+    console.echo(format_columns(rows))
 
 
 def _per_person(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:

@@ -14,9 +14,8 @@ from typing import Any, TextIO
 
 import click
 from rose_carla._lib.text import csv_safe, printable
-from rose_carla.cli import Command, NameType, console, options
-from rose_carla.cli.options import DataChoice
-from rose_carla.cli.train import input_files, load_policy
+from rose_carla.cli import Command, NameType, console, inputs, options
+from rose_carla.cli.inputs import DataChoice
 from rose_carla.datasets.csv_files import PeopleChunk, PeopleReader
 from rose_carla.rose.plan import COLUMNS, Plan
 from rose_carla.rose.sequential import Sequential
@@ -120,12 +119,12 @@ def recourse(
     """
     folder = None if policy is None else Path(policy)
     console.check_inputs([people], data.source)
-    out = console.check_output(out, people, data.source, *input_files(folder))
+    out = console.check_output(out, people, data.source, *inputs.input_files(folder))
     if form != "text":
         console.use_utf8_stdout()
     if folder is not None:
-        check_part_of_training(policy, hyperparams, seed)
-        planner = load_policy(folder, data, model, method).method
+        inputs.check_part_of_training(policy, hyperparams, seed)
+        planner = inputs.load_policy(folder, data, model, method).method
     else:
         planner = _train_planner(data, model or "ann", method or "ROSE-one", hyperparams, seed or 0)
     reader = PeopleReader(planner._mlmodel.data, id_column, extrapolate)
@@ -149,21 +148,12 @@ def recourse(
     return console.FAILED if counts[INVALID] else console.DONE
 
 
-def check_part_of_training(policy: object, hyperparams: Mapping[str, Any], seed: int | None) -> None:
-    """Raise an error for options that a policy has fixed."""
-    for option, given in (("--set", bool(hyperparams)), ("--seed", seed is not None)):
-        if given:
-            raise console.CommandError(f"{option} is part of the training in {str(policy)!r}: leave it out.")
-
-
 def _train_planner(data: DataChoice, model: str, method: str, hyperparams: Mapping[str, Any], seed: int) -> Sequential:
     if not data.source:
         raise console.CommandError("Name a trained policy with --policy DIR, or data to train on with --data DATA.")
-    data.check()
-    options.find_planner(method)
-    options.check_classifier_name(model)
-    options.check_hyperparams(method, hyperparams, seed)
-    planner = options.build_method(method, options.load_classifier(model, data.load(seed), seed), seed, hyperparams)
+    inputs.find_planner(method)
+    classifier = inputs.load_model(data, model, seed, [method], hyperparams)
+    planner = inputs.build_method(method, classifier, seed, hyperparams)
     assert isinstance(planner, Sequential)
     return planner
 

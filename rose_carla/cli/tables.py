@@ -28,6 +28,7 @@ from rose_carla.bench.runner import Experiment, Finished, Store, experiment_erro
 from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.carla_compat import import_optional
 from rose_carla.cli import Command, NameType, WordsOption, console, options
+from rose_carla.cli.inputs import find_method
 from rose_carla.errors import RoseCarlaError
 from tqdm import tqdm
 
@@ -148,7 +149,7 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
 def table1(run: BenchRun, methods: tuple[str, ...], classifier: str) -> int:
     """Compute the paper's Table 1: three data sets, nine methods, eight metrics."""
     for method in methods:
-        options.find_method(method)
+        find_method(method)
     spec = layouts.table_1(run.scope, tuple(dict.fromkeys(methods)))
     return _make_tables(run, "ROSE: the paper's Table 1", [spec], ("table1",))
 

@@ -4,14 +4,17 @@ from rose_carla.datasets.builtin import NAMES, load
 from rose_carla.datasets.csv_files import from_csv
 from rose_carla.datasets.dataset import Dataset, Schema, from_frame
 from rose_carla.datasets.encoding import (
+    action_bounds,
+    action_units,
     encoded_columns,
+    encoded_unit,
     feature_groups,
     mutable_columns,
     nearest_valid,
     project_categories,
+    relative_noise,
     valid_encodings,
 )
-from rose_carla.datasets.per_feature import action_bounds, action_units, encoded_unit, relative_noise
 from rose_carla.datasets.scaling import PiecewiseScaler
 
 __all__ = [

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -43,66 +45,10 @@ _GERMAN_NUMBERS = (
     "residence-since",
 )
 
-#: Readable value of each code that occurs in the file.
-_GERMAN_VALUES = {
-    "checking-account": {"A11": "below 0 DM", "A12": "0 to 200 DM", "A13": "200 DM or more", "A14": "none"},
-    "credit-history": {
-        "A30": "no credits or all repaid",
-        "A31": "all repaid at this bank",
-        "A32": "existing repaid so far",
-        "A33": "delays in the past",
-        "A34": "critical account",
-    },
-    "purpose": {
-        "A40": "new car",
-        "A41": "used car",
-        "A42": "furniture",
-        "A43": "radio or television",
-        "A44": "appliances",
-        "A45": "repairs",
-        "A46": "education",
-        "A48": "retraining",
-        "A49": "business",
-        "A410": "other",
-    },
-    "savings": {
-        "A61": "below 100 DM",
-        "A62": "100 to 500 DM",
-        "A63": "500 to 1000 DM",
-        "A64": "1000 DM or more",
-        "A65": "unknown or none",
-    },
-    "employment-since": {
-        "A71": "unemployed",
-        "A72": "below 1 year",
-        "A73": "1 to 4 years",
-        "A74": "4 to 7 years",
-        "A75": "7 years or more",
-    },
-    "personal-status": {
-        "A91": "male, divorced or separated",
-        "A92": "female, divorced, separated or married",
-        "A93": "male, single",
-        "A94": "male, married or widowed",
-    },
-    "other-debtors": {"A101": "none", "A102": "co-applicant", "A103": "guarantor"},
-    "property": {
-        "A121": "real estate",
-        "A122": "building society or life insurance",
-        "A123": "car or other",
-        "A124": "unknown or none",
-    },
-    "other-installment-plans": {"A141": "bank", "A142": "stores", "A143": "none"},
-    "housing": {"A151": "rent", "A152": "own", "A153": "for free"},
-    "job": {
-        "A171": "unemployed or unskilled non-resident",
-        "A172": "unskilled resident",
-        "A173": "skilled",
-        "A174": "management or highly qualified",
-    },
-    "telephone": {"A191": "no", "A192": "yes"},
-    "foreign-worker": {"A201": "yes", "A202": "no"},
-}
+#: Readable value of each code that occurs in the file, by attribute.
+_GERMAN_VALUES: dict[str, dict[str, str]] = json.loads(
+    resources.files(__package__).joinpath("german_values.json").read_text(encoding="utf-8")
+)
 
 _GERMAN_IMMUTABLES = ("age", "foreign-worker", "personal-status")
 

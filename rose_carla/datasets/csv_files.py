@@ -16,19 +16,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.io.common import get_handle
+from pandas.io.common import infer_compression
 from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.datasets.per_feature import reachable_values
+from rose_carla.datasets.encoding import reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
-#: Compression, as pandas names it, by the end of the file name.
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zip": "zip", ".xz": "xz", ".zst": "zstd", ".tar": "tar"}
-#: Limits of decompressed files: bytes, or more for files of at most this compression ratio.
-_MAX_BYTES, _MAX_RATIO = 200_000_000, 100
 #: Words for a missing value in CSV files, beside an empty cell.
 _MISSING = frozenset("na nan n/a null none <na> #n/a".split())
 #: Values outside the range of the data by less, relative to the range, are rounding errors.
@@ -47,13 +43,12 @@ def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Datas
             "datasets.from_frame."
         )
     file_name = os.fspath(path)
-    name, end = os.path.splitext(os.path.basename(file_name))
-    options.setdefault("name", name)
+    options.setdefault("name", Path(file_name).stem)
     try:
-        content = Path(file_name).read_bytes()
+        content = Path(file_name).read_bytes()  # once: it may be a pipe
     except (OSError, ValueError) as error:
         raise DataError(f"Cannot read {file_name!r}: {error_text(error)}") from error
-    return from_frame(read_table(content, file_name, _COMPRESSIONS.get(end)), target, **options)
+    return from_frame(read_table(content, file_name, infer_compression(file_name, "infer")), target, **options)
 
 
 def read_table(content: bytes, file_name: str, compression: str | None = None) -> pd.DataFrame:
@@ -73,13 +68,16 @@ def read_table(content: bytes, file_name: str, compression: str | None = None) -
     DataError
         If it cannot be read, a column name is empty or duplicated, or a row has more values than there are columns.
     """
+
+    def read(**options: Any) -> pd.DataFrame:
+        return pd.read_csv(io.BytesIO(content), compression=compression, **options)
+
     try:
-        content = _decompress(content, compression)
-        names = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, na_filter=False)
+        names = read(header=None, nrows=1, dtype=str, na_filter=False)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             # without index_col pandas uses the first column as row labels if rows are too long
-            frame = pd.read_csv(io.BytesIO(content), index_col=False, low_memory=False)
+            frame = read(index_col=False, low_memory=False)
     except pd.errors.ParserWarning as error:
         raise DataError(
             f"{file_name!r} has rows with more values than there are column names: name every column."
@@ -90,18 +88,6 @@ def read_table(content: bytes, file_name: str, compression: str | None = None) -
         raise DataError(f"Cannot read {file_name!r} as a CSV file in UTF-8: {error_text(error)}") from error
     _check_names(list(names.iloc[0]), file_name)
     return frame
-
-
-def _decompress(content: bytes, compression: str | None) -> bytes:
-    """Return the content of a file, with a limit of size against decompression bombs."""
-    if compression is None:
-        return content
-    limit = max(_MAX_BYTES, _MAX_RATIO * len(content))
-    with get_handle(io.BytesIO(content), "rb", compression=compression, is_text=False) as opened:
-        found = cast("bytes", opened.handle.read(limit + 1))
-    if len(found) > limit:
-        raise ValueError(f"it decompresses to more than {limit / 1e6:,.0f} MB, decompress it first")
-    return found
 
 
 def _check_names(names: list[str], file_name: str) -> None:

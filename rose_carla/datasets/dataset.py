@@ -12,21 +12,26 @@ import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla._lib.params import check_seed
-from rose_carla.datasets.encoding import encoded_values, nearest_valid
-from rose_carla.datasets.per_feature import check_units, choose_scales, outlier_warning, positive_numbers
+from rose_carla.datasets.encoding import (
+    as_text,
+    check_numbers,
+    check_rows,
+    dense,
+    encoded_values,
+    nearest_valid,
+    reachable_values,
+)
 from rose_carla.datasets.scaling import PiecewiseScaler
 from rose_carla.datasets.validation import (
-    as_text,
     binary_target,
     check_columns,
     check_encoded_names,
-    check_numbers,
-    check_rows,
     check_table,
-    dense,
+    choose_scales,
     feature_list,
     feature_roles,
     original_values,
+    positive_numbers,
     restore_values,
 )
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
@@ -311,7 +316,31 @@ def from_frame(
         units=positive_numbers("units", units, schema.continuous, schema.categorical),
         noise=positive_numbers("noise", noise, schema.continuous, schema.categorical),
     )
-    check_units(data)
+    _check_units(data)
     if outlying:
-        warnings.warn(outlier_warning(data, outlying), stacklevel=2)
+        warnings.warn(_outlier_warning(data, outlying), stacklevel=2)
     return data
+
+
+def _check_units(data: DataCatalog) -> None:
+    """Raise :class:`DataError` for units of action beyond the values that actions lead to."""
+    for feature, unit in data.units.items():
+        low, high = reachable_values(data, feature)
+        if unit > high - low:
+            raise DataError(
+                f"The unit of {feature!r} is {unit:g}, but its values reach from {low:g} to {high:g} only: choose a "
+                "smaller one."
+            )
+
+
+def _outlier_warning(data: DataCatalog, features: Sequence[str]) -> str:
+    """Return the warning about features for which a robust scale was chosen."""
+    ranges = []
+    for feature in features:
+        j, (low, high) = data.continuous.index(feature), reachable_values(data, feature)
+        lowest, highest = data.scaler.data_min_[j], data.scaler.data_max_[j]
+        ranges.append(f"{feature} ({low:.6g} to {high:.6g} of {lowest:.9g} to {highest:.9g})")
+    return (
+        f"features with outliers are scaled by their central part, which actions do not leave: {', '.join(ranges)}; "
+        "choose with scale='minmax' or 'robust', --scale on the command line"
+    )

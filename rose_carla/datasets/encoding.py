@@ -1,14 +1,113 @@
-"""Categorical features of a CARLA data set in the encoded, normalised space."""
+"""Rows of a CARLA data set, raw and encoded: checks, valid categories, and the bounds, units and noise of actions.
+
+The functions of a data set take every CARLA ``DataCatalog``; only ours has scales, units and noise of single features.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
-from rose_carla.datasets.validation import as_floats, check_rows
-from rose_carla.errors import DataError
+from pandas.api import types
+from rose_carla.datasets.scaling import PiecewiseScaler
+from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr
+
+
+def check_rows(rows: Any, columns: Iterable[str], what: str, advice: str = ".") -> None:
+    """Check that ``rows``, called ``what``, are a frame with all ``columns`` (or give ``advice``) and no duplicates."""
+    if not isinstance(rows, pd.DataFrame):
+        raise DataError(
+            f"{what} must be a pandas DataFrame, got {type(rows).__name__}: wrap them in pd.DataFrame(...), and take a "
+            "single row with frame.iloc[[0]]."
+        )
+    missing = [column for column in columns if column not in rows.columns]
+    if missing:
+        raise DataError(f"{what} lack the columns {', '.join(map(str, missing[:5]))}{advice}")
+    if not rows.columns.is_unique:
+        repeated = short_repr(rows.columns[rows.columns.duplicated()][0])
+        raise DataError(f"{what} have the column {repeated} twice: drop or rename one.")
+
+
+def check_labels(frame: pd.DataFrame, name: str, owner: str = "") -> None:
+    """Check that row labels are unique and not missing.
+
+    Parameters
+    ----------
+    name
+        Variable name of the frame in the advice.
+    owner
+        Words after "Row labels", such as ``" of the factuals"``.
+    """
+    index = frame.index
+    if not index.is_unique:
+        raise DataError(f"Row labels{owner} occur twice: call {name}.reset_index(drop=True) first.")
+    parts = index.codes if isinstance(index, pd.MultiIndex) else [np.where(index.isna(), -1, 0)]
+    if any((np.asarray(part) < 0).any() for part in parts):
+        raise DataError(f"Row labels{owner} are missing: call {name}.reset_index(drop=True) first.")
+
+
+def as_floats(values: Any, what: str, error: type[RoseCarlaError] = DataError) -> np.ndarray:
+    """Convert encoded rows, a frame, an array or nested lists, to floats; ``what`` names them in messages.
+
+    Raises
+    ------
+    RoseCarlaError
+        The given ``error``, if values are not real numbers.
+    """
+    try:
+        frame = isinstance(values, pd.DataFrame)
+        kinds = {dtype.kind for dtype in values.dtypes} if frame else {np.asarray(values).dtype.kind}
+        if kinds & set("cmM"):  # numpy would convert complex numbers and dates silently
+            raise TypeError("dates or complex numbers")
+        return values.to_numpy(dtype=float) if frame else np.asarray(values, dtype=float)
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise error(
+            f"The {what} contain values that are not numbers ({error_text(reason)[:-1]}): pass encoded rows, for "
+            "instance data.transform(raw_rows)."
+        ) from reason
+
+
+def dense(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without sparse columns, which scikit-learn would encode as a sparse matrix."""
+    sparse = [column for column in table.columns if isinstance(table[column].dtype, pd.SparseDtype)]
+    return table.assign(**{column: table[column].sparse.to_dense() for column in sparse}) if sparse else table
+
+
+def check_numbers(values: pd.Series) -> None:
+    """Check that every row of a continuous feature is a finite number."""
+    try:
+        if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):  # pandas would convert them silently
+            raise TypeError(f"{values.dtype} values")
+        numbers = pd.to_numeric(values, errors="coerce")
+        if numbers.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        found = numbers.to_numpy(dtype=float, na_value=np.nan)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DataError(f"{values.name!r} has values that are not finite numbers: {error_text(error)}") from error
+    odd = np.flatnonzero(~np.isfinite(found))
+    if len(odd):
+        label, value = short_repr(values.index[odd[0]]), short_repr(values.iloc[odd[0]])
+        raise DataError(f"{values.name!r} is {value} in row {label}, not a finite number: fill it in, or drop the row.")
+
+
+def as_text(values: pd.Series) -> pd.Series:
+    """Convert categories to text value by value; a missing one is a :class:`DataError`."""
+    missing = np.flatnonzero(values.isna())
+    if len(missing):
+        label = short_repr(values.index[missing[0]])
+        raise DataError(f"{values.name!r} is missing in row {label}: fill it in, or drop the row.")
+    # not astype(str), which decodes bytes and keeps subclasses of str
+    texts = [str(value) for value in as_objects(values)]
+    return pd.Series(texts, index=values.index, name=values.name, dtype=object)
+
+
+def as_objects(values: pd.Series) -> list[Any]:
+    """Return numbers as numpy's scalars and anything else as Python objects; dates would be numpy's in pandas 1."""
+    some = values if types.is_numeric_dtype(values) else values.astype(object)
+    return list(some.to_numpy() if isinstance(some.dtype, np.dtype) else some.array)
 
 
 def encoded_columns(data: DataCatalog) -> dict[str, list[str]]:
@@ -85,13 +184,7 @@ def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarr
 
 
 def encoded_values(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
-    """Return the numbers (n, d) of encoded ``columns``, which may be NaN.
-
-    Raises
-    ------
-    DataError
-        If columns are missing or duplicated, or values are not real numbers.
-    """
+    """Return the numbers (n, d) of encoded ``columns``, which may be NaN; anything else is a :class:`DataError`."""
     check_rows(rows, columns, "Encoded rows")
     return as_floats(rows[list(columns)], "encoded rows")
 
@@ -119,3 +212,44 @@ def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:
     if columns:
         valid[columns] = project_categories(data, columns, rows)
     return valid
+
+
+def reachable_values(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the smallest and largest value of a continuous feature, in original units, that actions lead to."""
+    j, scaler = list(data.continuous).index(feature), data.scaler
+    if isinstance(scaler, PiecewiseScaler):
+        return float(scaler.central_values_[j, 0]), float(scaler.central_values_[j, 1])
+    return float(scaler.data_min_[j]), float(scaler.data_max_[j])
+
+
+def action_bounds(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the encoded values of a continuous feature between which actions stay."""
+    scaler = getattr(data, "scaler", None)
+    if not isinstance(scaler, PiecewiseScaler):
+        return 0.0, 1.0
+    low, high = scaler.central_[list(data.continuous).index(feature)]
+    return float(low), float(high)
+
+
+def encoded_unit(data: DataCatalog, feature: str) -> float | None:
+    """Return the encoded unit of action of a continuous feature, None for that of the method."""
+    unit = getattr(data, "units", {}).get(feature)
+    if unit is None or feature in data.immutables:
+        return None
+    low, high = reachable_values(data, feature)
+    lower, upper = action_bounds(data, feature)
+    return float(unit * (upper - lower) / (high - low))
+
+
+def action_units(data: DataCatalog, columns: Sequence[str], action_unit: float) -> float | np.ndarray:
+    """Return the unit of action of each of the encoded ``columns``, (d,), or ``action_unit`` if it is that of all."""
+    found = {feature: encoded_unit(data, feature) for feature in getattr(data, "units", {})}
+    units = [found.get(column) or action_unit for column in columns]
+    return action_unit if set(units) <= {action_unit} else np.array(units)
+
+
+def relative_noise(data: DataCatalog, columns: Sequence[str]) -> np.ndarray | None:
+    """Return the relative standard deviation of the noise of encoded ``columns``, (d,); None if it is 1 for all."""
+    found = getattr(data, "noise", {})
+    scales = np.array([found.get(column, 1.0) for column in columns])
+    return None if (scales == 1.0).all() else scales

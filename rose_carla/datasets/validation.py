@@ -1,77 +1,22 @@
-"""Checks of tables and encoded rows that users pass in, and conversion of categories to text and back."""
+"""Checks of tables, roles and options of features that users pass in, and conversion of categories back from text."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
-from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr, unknown_name
+from rose_carla.datasets.encoding import as_objects, check_labels
+from rose_carla.datasets.scaling import has_outliers
+from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: scikit-learn treats a feature that varies by less as constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
-
-
-def check_rows(rows: Any, columns: Iterable[str], what: str, advice: str = ".") -> None:
-    """Check that ``rows``, called ``what``, are a frame with all ``columns`` (or give ``advice``) and no duplicates."""
-    if not isinstance(rows, pd.DataFrame):
-        raise DataError(
-            f"{what} must be a pandas DataFrame, got {type(rows).__name__}: wrap them in pd.DataFrame(...), and take a "
-            "single row with frame.iloc[[0]]."
-        )
-    missing = [column for column in columns if column not in rows.columns]
-    if missing:
-        raise DataError(f"{what} lack the columns {', '.join(map(str, missing[:5]))}{advice}")
-    if not rows.columns.is_unique:
-        repeated = short_repr(rows.columns[rows.columns.duplicated()][0])
-        raise DataError(f"{what} have the column {repeated} twice: drop or rename one.")
-
-
-def check_labels(frame: pd.DataFrame, name: str, owner: str = "") -> None:
-    """Check that row labels are unique and not missing.
-
-    Parameters
-    ----------
-    name
-        Variable name of the frame in the advice.
-    owner
-        Words after "Row labels", such as ``" of the factuals"``.
-    """
-    index = frame.index
-    if not index.is_unique:
-        raise DataError(f"Row labels{owner} occur twice: call {name}.reset_index(drop=True) first.")
-    parts = index.codes if isinstance(index, pd.MultiIndex) else [np.where(index.isna(), -1, 0)]
-    if any((np.asarray(part) < 0).any() for part in parts):
-        raise DataError(f"Row labels{owner} are missing: call {name}.reset_index(drop=True) first.")
-
-
-def as_floats(values: Any, what: str, error: type[RoseCarlaError] = DataError) -> np.ndarray:
-    """Convert encoded rows, a frame, an array or nested lists, to floats; ``what`` names them in messages.
-
-    Raises
-    ------
-    RoseCarlaError
-        The given ``error``, if values are not real numbers.
-    """
-    try:
-        frame = isinstance(values, pd.DataFrame)
-        kinds = {dtype.kind for dtype in values.dtypes} if frame else {np.asarray(values).dtype.kind}
-        if kinds & set("cmM"):  # numpy would convert complex numbers and dates silently
-            raise TypeError("dates or complex numbers")
-        return values.to_numpy(dtype=float) if frame else np.asarray(values, dtype=float)
-    except (TypeError, ValueError, OverflowError) as reason:
-        raise error(
-            f"The {what} contain values that are not numbers ({error_text(reason)[:-1]}): pass encoded rows, for "
-            "instance data.transform(raw_rows)."
-        ) from reason
-
-
-def dense(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table without sparse columns, which scikit-learn would encode as a sparse matrix."""
-    sparse = [column for column in table.columns if isinstance(table[column].dtype, pd.SparseDtype)]
-    return table.assign(**{column: table[column].sparse.to_dense() for column in sparse}) if sparse else table
+#: Ways to scale a continuous feature.
+SCALES = ("auto", "minmax", "robust")
 
 
 def check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -130,6 +75,61 @@ def feature_list(name: str, given: Any) -> list[str]:
     return names
 
 
+def choose_scales(
+    table: pd.DataFrame, continuous: Sequence[str], categorical: Sequence[str], scale: Any
+) -> tuple[list[str], list[str]]:
+    """Return the features with a robust scale, and those of them for which ``"auto"`` chose it.
+
+    Raises
+    ------
+    DataError
+        If ``scale`` is neither one of :data:`SCALES` nor a mapping from continuous features to them.
+    """
+    given = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(continuous, scale)
+    _check_continuous("scale", given, continuous, categorical)
+    for each in given.values():
+        if not isinstance(each, str) or each not in SCALES:
+            raise DataError(unknown_name("scale", each, SCALES))
+    chosen = {feature: given.get(feature, "auto") for feature in continuous}
+    outlying = [
+        feature
+        for feature, each in chosen.items()
+        if each == "auto" and has_outliers(table[feature].to_numpy(dtype=float))
+    ]
+    robust = [feature for feature, each in chosen.items() if each == "robust" or feature in outlying]
+    return robust, outlying
+
+
+def positive_numbers(name: str, given: Any, continuous: Sequence[str], categorical: Sequence[str]) -> dict[str, float]:
+    """Return ``given``, a mapping from continuous features to positive numbers or None, as a dictionary of floats.
+
+    Raises
+    ------
+    DataError
+        If it is anything else; ``name`` is that of the parameter.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise DataError(f"{name} must be a mapping from features to numbers, got {short_repr(given)}.")
+    _check_continuous(name, given, continuous, categorical)
+    for feature, value in given.items():
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.complexfloating))
+        if not is_number or not 0 < value < math.inf:
+            raise DataError(f"{name} of {feature!r} must be a number above 0, got {short_repr(value)}.")
+    return {feature: float(value) for feature, value in given.items()}
+
+
+def _check_continuous(
+    name: str, features: Mapping[Any, Any], continuous: Sequence[str], categorical: Sequence[str]
+) -> None:
+    for feature in features:
+        if feature in categorical:
+            raise DataError(f"{name} is for continuous features, but {feature!r} is categorical: leave it out.")
+        if feature not in continuous:
+            raise DataError(unknown_name("continuous feature", feature, continuous))
+
+
 def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Sequence[str]) -> None:
     """Check that no value is missing, continuous features can be scaled, and categorical ones have few values."""
     if len(table) == 0:
@@ -167,23 +167,6 @@ def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Seq
             )
 
 
-def check_numbers(values: pd.Series) -> None:
-    """Check that every row of a continuous feature is a finite number."""
-    try:
-        if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):  # pandas would convert them silently
-            raise TypeError(f"{values.dtype} values")
-        numbers = pd.to_numeric(values, errors="coerce")
-        if numbers.dtype.kind == "c":
-            raise TypeError("complex numbers")
-        found = numbers.to_numpy(dtype=float, na_value=np.nan)
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise DataError(f"{values.name!r} has values that are not finite numbers: {error_text(error)}") from error
-    odd = np.flatnonzero(~np.isfinite(found))
-    if len(odd):
-        label, value = short_repr(values.index[odd[0]]), short_repr(values.iloc[odd[0]])
-        raise DataError(f"{values.name!r} is {value} in row {label}, not a finite number: fill it in, or drop the row.")
-
-
 def binary_target(values: pd.Series, favourable: Any) -> pd.Series:
     """Return 1 where the target is the favourable value, otherwise 0; both must occur."""
     try:
@@ -219,23 +202,6 @@ def check_encoded_names(table: pd.DataFrame, names: Iterable[str], categorical: 
         raise DataError(f"Encoded columns would collide: {', '.join(repeated[:5])}. Rename one of the features.")
 
 
-def as_text(values: pd.Series) -> pd.Series:
-    """Convert categories to text value by value, independently of the other values of the column.
-
-    Raises
-    ------
-    DataError
-        If a value is missing.
-    """
-    missing = np.flatnonzero(values.isna())
-    if len(missing):
-        label = short_repr(values.index[missing[0]])
-        raise DataError(f"{values.name!r} is missing in row {label}: fill it in, or drop the row.")
-    # not astype(str), which decodes bytes and keeps subclasses of str
-    texts = [str(value) for value in _objects(values)]
-    return pd.Series(texts, index=values.index, name=values.name, dtype=object)
-
-
 def original_values(values: pd.Series) -> dict[str, Any] | None:
     """Return a mapping from the text of each category to its value, or None if all values are text.
 
@@ -244,7 +210,7 @@ def original_values(values: pd.Series) -> dict[str, Any] | None:
     DataError
         If different values have the same text, or equal values have different texts.
     """
-    objects = _objects(values)
+    objects = as_objects(values)
     try:
         pairs = list(dict.fromkeys((str(value), value) for value in objects))
         texts, distinct = {text for text, _ in pairs}, len(set(objects))
@@ -270,12 +236,6 @@ def restore_values(texts: pd.Series, values: Mapping[str, Any]) -> pd.Series:
         # pandas would convert numbers to one type, and subclasses of str to str
         return pd.Series([values[text] for text in texts], index=texts.index, name=texts.name, dtype=object)
     return texts.map(values)
-
-
-def _objects(values: pd.Series) -> list[Any]:
-    """Return numbers as numpy's scalars and anything else as Python objects; dates would be numpy's in pandas 1."""
-    some = values if types.is_numeric_dtype(values) else values.astype(object)
-    return list(some.to_numpy() if isinstance(some.dtype, np.dtype) else some.array)
 
 
 def _not_categories(name: Any, error: Exception) -> DataError:

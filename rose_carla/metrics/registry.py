@@ -29,7 +29,7 @@ class Metric:
     higher_is_better
         Direction of improvement.
     evaluation
-        Class that computes it.
+        Class that computes it; not of columns that only tables have.
     needs_noise
         Whether its options are those of :class:`.NoiseSettings`.
     digits
@@ -46,7 +46,7 @@ class Metric:
 
     label: str
     higher_is_better: bool
-    evaluation: type[Evaluation]
+    evaluation: type[Evaluation] = Evaluation
     needs_noise: bool = False
     digits: int = 2
     show_std: bool = True

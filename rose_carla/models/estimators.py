@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import numbers
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,28 +94,19 @@ def _is_fitted(model: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
 class EstimatorProbabilities:
-    """Function from encoded rows to probabilities (n, 2) of an estimator.
+    """Function from encoded rows to probabilities (n, 2) of an estimator."""
 
-    Parameters
-    ----------
-    model
-        The estimator.
-    data
-        Its data set.
-    order
-        Encoded columns of the rows.
-    names, space
-        Columns that the estimator takes, and whether they are encoded or raw.
-    column
-        Position of the favourable class; None for an xgboost Booster, which returns its probability alone.
-    """
-
-    def __init__(
-        self, model: Any, data: DataCatalog, order: Sequence[str], names: Sequence[str], space: str, column: int | None
-    ) -> None:
-        self.model, self.data = model, data
-        self.order, self.names, self.space, self.column = list(order), list(names), space, column
+    model: Any
+    data: DataCatalog
+    #: Encoded columns of the rows.
+    order: list[str]
+    #: Columns that the estimator takes, and whether they are encoded or raw.
+    names: list[str]
+    space: str
+    #: Position of the favourable class; None for an xgboost Booster, which returns its probability alone.
+    column: int | None
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Return probabilities of the two outcomes."""
@@ -144,7 +135,13 @@ def _is_xgboost(model: Any) -> bool:
 
 
 def _favourable_column(model: Any, favourable: Any) -> int:
-    classes = _classes(model)
+    name = type(model).__name__
+    try:
+        classes = list(model.classes_)
+    except Exception as error:  # the estimator is the user's code
+        raise ModelError(f"The classes_ of {name} cannot be read: {error_text(error)}") from error
+    if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
+        raise ModelError(f"{name} predicts several targets at once: fit a classifier of one.")
     if len(classes) != 2:
         raise ModelError(f"The classifier has {len(classes)} classes, but recourse is between two outcomes.")
     try:
@@ -153,17 +150,6 @@ def _favourable_column(model: Any, favourable: Any) -> int:
         raise ModelError(
             f"No class {short_repr(favourable)} among {classes}: pass the favourable one with favourable=..."
         ) from None
-
-
-def _classes(model: Any) -> list[Any]:
-    name = type(model).__name__
-    try:
-        classes = list(model.classes_)
-    except Exception as error:  # the estimator is the user's code
-        raise ModelError(f"The classes_ of {name} cannot be read: {error_text(error)}") from error
-    if any(isinstance(each, (list, tuple, np.ndarray)) for each in classes):
-        raise ModelError(f"{name} predicts several targets at once: fit a classifier of one.")
-    return classes
 
 
 def _columns_and_space(

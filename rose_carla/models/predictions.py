@@ -13,7 +13,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import project_categories
-from rose_carla.datasets.validation import as_floats, check_labels, check_rows
+from rose_carla.datasets.encoding import as_floats, check_labels, check_rows
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, check_data, check_model, feature_order
 from rose_carla.models.training import Network
@@ -248,9 +248,9 @@ def negative_instances(
     Examples
     --------
     >>> from rose_carla import datasets, models
-    >>> data = datasets.load("adult")
-    >>> models.negative_instances(models.train(data, "linear")).shape
-    (200, 14)
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> models.negative_instances(model, limit=50).shape
+    (50, 8)
     """
     order = feature_order(model)
     data = model.data if data is None else data

@@ -10,7 +10,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -187,7 +186,7 @@ def train(
     Examples
     --------
     >>> from rose_carla import datasets, models
-    >>> model = models.train(datasets.load("compas"), "linear", use_cache=False)
+    >>> model = models.train(datasets.load("compas"), use_cache=False)
     >>> model.predict_proba(model.data.df_test.head(3)).shape
     (3, 2)
     """
@@ -215,12 +214,12 @@ def train(
             "torch": torch.__version__,
         }
     )
-    path = _cache_path(f"{kind}-{key[:32]}.safetensors") if use_cache else None
-    network = _load(path, key, len(order), settings) if path else None
+    name = f"{kind}-{key[:32]}.safetensors"
+    network = _load(name, key, len(order), settings) if use_cache else None
     if network is None:
         network = _fit(inputs, outcomes, settings, seed, progress)
-        if path:
-            _save(path, key, network)
+        if use_cache:
+            _save(name, key, network)
     return TorchModel(data, network, order)
 
 
@@ -263,31 +262,27 @@ def _fingerprint(frame: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def _cache_path(name: str) -> Path | None:
+def _load(name: str, key: str, inputs: int, settings: TrainingSettings) -> Network | None:
     try:
-        return cache_dir() / "models" / name
-    except FileWriteError as error:
-        warnings.warn(f"The trained classifier was not cached: {error}", stacklevel=3)
-        return None
-
-
-def _load(path: Path, key: str, inputs: int, settings: TrainingSettings) -> Network | None:
-    if not path.exists():
-        return None
-    network = Network(inputs, settings.hidden)
-    try:
+        path = cache_dir() / "models" / name
+        if not path.exists():
+            return None
+        network = Network(inputs, settings.hidden)
         arrays, metadata = load_arrays(path)
         if metadata.get("key") != key:
             raise FileFormatError(f"{str(path)!r} belongs to another data set or other settings.")
         put_weights(network, arrays)
+    except FileWriteError:  # there is no cache, as the warning after the training says
+        return None
     except ValueError as error:
         warnings.warn(f"Training the classifier again, the cached one is unusable: {error_text(error)}", stacklevel=3)
         return None
     return network
 
 
-def _save(path: Path, key: str, network: Network) -> None:
+def _save(name: str, key: str, network: Network) -> None:
+    arrays = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
     try:
-        save_arrays(path, {name: tensor.numpy() for name, tensor in network.state_dict().items()}, {"key": key})
+        save_arrays(cache_dir() / "models" / name, arrays, {"key": key})
     except FileWriteError as error:
         warnings.warn(f"The trained classifier was not cached: {error}", stacklevel=3)

@@ -138,13 +138,7 @@ def escape_math(text: str) -> str:
 
 
 def check_columns(results: pd.DataFrame, *names: str) -> None:
-    """Check that a results frame has the columns of a figure; it lacks them if every cell of a run failed.
-
-    Raises
-    ------
-    ExperimentError
-        With the first one that is missing.
-    """
+    """Raise an error if a results frame lacks a column of a figure, as it does if every cell of a run failed."""
     for name in names:
         if name not in results:
             raise ExperimentError(f"The results have no column {name!r}: evaluate that metric first.")

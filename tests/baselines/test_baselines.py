@@ -176,7 +176,7 @@ def test_time_limit_of_zero_returns_nan(kind, classifier, compas, people, accept
 
 
 @every
-@pytest.mark.parametrize("name", ["german", "adult"])
+@pytest.mark.parametrize("name", ["german", pytest.param("adult", marks=pytest.mark.slow)])
 def test_immutables_and_categories_on_adult_and_german(kind, name, adult):
     data = adult if name == "adult" else datasets.load("german", form="typed")
     model = models.train(data, "ann")

@@ -305,7 +305,7 @@ def test_dask_worker_may_be_killed_in_the_middle_of_a_cell(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_dask_workers_with_other_code_are_rejected(cluster, monkeypatch):
-    monkeypatch.setattr(engine.sources, "fingerprint", lambda *_: "0123456789abcdef")
+    monkeypatch.setattr(engine.provenance, "fingerprint", lambda *_: "0123456789abcdef")
     with pytest.raises(ExperimentError, match=r"has another source \(.* there, 0123456789ab here\)"):
         Dask(cluster.scheduler_address)
 

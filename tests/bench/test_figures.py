@@ -91,14 +91,14 @@ def test_recipes_have_methods_and_conditions_of_their_figures():
 
 
 def test_default_action_unit_reuses_table_1():
-    usual = METHODS["ROSE-mul"].defaults()["action_unit"]
+    usual = METHODS["ROSE-mul"].resolve({})["action_unit"]
     units = {
         experiment.condition: experiment.judgements[0].recourse
         for experiment in RECIPES["action-units"].experiments(SCOPE)
     }
     assert units[f"action_unit={usual:g}"].options == ()
     for condition, recourse in units.items():
-        assert {**METHODS["ROSE-mul"].defaults(), **dict(recourse.options)}["action_unit"] == float(condition[12:])
+        assert {**METHODS["ROSE-mul"].resolve({}), **dict(recourse.options)}["action_unit"] == float(condition[12:])
 
 
 def test_experiments_evaluate_metrics_of_their_figures():
@@ -124,7 +124,11 @@ def test_equal_cells_have_equal_keys():
         assert len(set(keys)) == len(keys), name
         for experiment in experiments:
             recourse = experiment.judgements[0].recourse
-            effective = {**METHODS[recourse.method].defaults(), "seed": recourse.setting.seed, **dict(recourse.options)}
+            effective = {
+                **METHODS[recourse.method].resolve({}),
+                "seed": recourse.setting.seed,
+                **dict(recourse.options),
+            }
             what = recourse.setting, recourse.method, json.dumps(effective, sort_keys=True, default=str)
             assert cells.setdefault(what, recourse.key) == recourse.key, (name, recourse.description)
             for judgement in experiment.judgements:

@@ -9,7 +9,7 @@ import sys
 import textwrap
 
 import pytest
-from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES, import_optional, install_command
+from rose_carla.carla_compat import OPTIONAL_PACKAGES, import_optional, install_command
 from rose_carla.carla_compat.importer import Scope, scoped_import
 from rose_carla.carla_compat.views import View
 from rose_carla.errors import MissingPackageError
@@ -154,7 +154,7 @@ def test_core_works_without_extras(run):
         import rose_carla, carla
         from carla.recourse_methods import GrowingSpheres
         from rose_carla import datasets, models
-        model = models.train(datasets.load("compas"), "linear", use_cache=False)
+        model = models.train(datasets.load("compas"), use_cache=False)
         factuals = models.negative_instances(model).head(3).reset_index(drop=True)
         print(len(carla.Benchmark(model, GrowingSpheres(model, {}), factuals).run_benchmark()))
         """,

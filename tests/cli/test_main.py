@@ -104,8 +104,11 @@ USAGE_ERRORS = [
     ),
     (["evaluate", "compas", "--limit", "0"], "0 is not in the range"),
     (["evaluate", "compas", "--samples", "9" * 20], "is not in the range"),
-    (["evaluate", "compas", "--methods", "Wachter", "--set", "n_itr=1"], "of Wachter 'n_itr': did you mean 'n_iter'"),
-    (["evaluate", "compas", "--methods", "GrSp", "--set", "n=1"], "Unknown hyper-parameter of GrSp 'n'"),
+    (
+        ["evaluate", "compas", "--methods", "Wachter", "--set", "n_itr=1"],
+        "'n_itr': did you mean 'n_iter'",
+    ),
+    (["evaluate", "compas", "--methods", "GrSp", "--set", "n=1"], "Unknown hyper-parameter 'n'"),
     (["datasets", "--immutable", "age", "loans.csv"], "Name the data before"),
     (["check", "--data", "compas"], "Name the method to check"),
     (["check", "cli_models:missing"], "cannot be imported"),

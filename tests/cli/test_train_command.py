@@ -8,7 +8,7 @@ import shutil
 import rose_carla
 from rose_carla import models
 from cli_examples import ROLES, SMALL
-from rose_carla.cli.train import POLICY, read_training
+from rose_carla.cli.inputs import POLICY, read_training
 
 pytest_plugins = ("cli_examples",)
 

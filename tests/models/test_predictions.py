@@ -209,6 +209,7 @@ def test_too_large_predictions_are_rejected(compas_linear):
 # --- the order of features
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [tuple, pd.Index, np.array])
 def test_feature_order_may_be_any_sequence(compas_linear, people, tmp_path, kind):
     module = compas_linear.raw_model

@@ -312,7 +312,7 @@ def test_plan_chart_shows_steps_and_chances():
     assert "target" not in {text.get_text() for text in without.texts}
 
 
-@pytest.mark.parametrize("name", [r"$\frac{", "$a$ and $b$", "--><script>alert(1)</script>", "a\0b\x1b[2J", "a$"])
+@pytest.mark.parametrize("name", [r"$\frac{", "$a$ and $b$--><script>alert(1)</script>", "a\0b\x1b[2J$"])
 def test_names_from_data_are_drawn_literally(name):
     drawn = plots.plan_chart(plan([0.25], name, (name, "x"), label=name))
     picture = plots.image(drawn, "svg").decode()

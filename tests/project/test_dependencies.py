@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from rose_carla.carla_compat.extras import OPTIONAL_PACKAGES
+from rose_carla.carla_compat import OPTIONAL_PACKAGES
 
 if sys.version_info >= (3, 11):
     import tomllib

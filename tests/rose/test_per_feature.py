@@ -57,7 +57,7 @@ def test_plans_stay_where_the_data_are(method):
     plans = method.plan(pd.concat([factuals[factuals["ratio"] <= 0.95].head(60), strange]))
     steps = [step for plan in plans for step in plan.steps]
     assert len(steps) > 30
-    reachable = {name: datasets.per_feature.reachable_values(data, name) for name in ("income", "ratio")}
+    reachable = {name: datasets.encoding.reachable_values(data, name) for name in ("income", "ratio")}
     assert reachable["income"][1] < 20_000
     assert reachable["ratio"][1] < 2
     for step in steps:
@@ -75,7 +75,7 @@ def test_plans_stay_where_the_data_are(method):
 
 def test_with_outliers_in_the_scale_a_unit_is_out_of_proportion():
     """The reason for robust scales: with the same options a unit is several times the income of most people."""
-    model = train("linear", scale="minmax")
+    model = train(scale="minmax")
     space = RoseOne(model, {"fit": False}).space
     j = model.feature_input_order.index("income")
     step = model.data.scaler.inverse_transform(np.full((1, 3), space.units[j]))[0, 1]

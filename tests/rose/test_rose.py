@@ -330,7 +330,7 @@ class BlackBox(MLModel):
         return self.predict_proba(x)[:, [1]]
 
 
-@pytest.mark.parametrize("kind", [RoseOne, RoseMul])
+@pytest.mark.parametrize("kind", [RoseOne, pytest.param(RoseMul, marks=pytest.mark.slow)])
 def test_black_box_gives_the_same_plans_as_the_torch_model(kind, compas_ann, people):
     ours, theirs = (
         kind(model, BRIEF).get_counterfactuals(people.head(6)) for model in (compas_ann, BlackBox(compas_ann))
