@@ -25,6 +25,8 @@ _MORE_SAMPLES = 4
 #: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes
 #: a hundred times as long.
 _LAST_CHECKS, _LAST_CROWDS = (16, 128), (4, 16)
+#: Multiple of the limit above which a draft without the policy is not settled.
+_HOPELESS = 1.6
 #: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2
 _RIVAL_ROUNDS = 3
@@ -143,8 +145,11 @@ class Planner:
                 self._settle_into(drafts, found, rates, rows, again.drafts, rngs, same_features=True)
             rows = np.flatnonzero(~found)
             if len(rows) and self.rows is not None:
-                for others in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
+                for others, seen in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
                     left = np.flatnonzero(~found[rows])
+                    near = seen[left] < _HOPELESS * self.task.limit
+                    self._store(drafts, rates, rows[left[~near]], others[left[~near]], seen[left[~near]])
+                    left = left[near]
                     self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features, True)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
@@ -192,11 +197,15 @@ class Planner:
         if self._has("order") and not ordered and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
         settled, passed, rate = self.settling.settle(start, chosen, same_features)
-        # accepted ends come first, however little robust
-        accepted, before = (self.task.margins(each.ends) > 0 for each in (settled, drafts[rows]))
-        better = passed | (rate - accepted < rates[rows] - before)
-        drafts[rows[better]], rates[rows[better]] = settled[better], rate[better]
+        self._store(drafts, rates, rows, settled, np.where(passed, -1.0, rate))
+        rates[rows[passed]] = rate[passed]
         found[rows] |= passed
+
+    def _store(self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, others: Drafts, seen: np.ndarray) -> None:
+        """Store drafts of the people ``rows`` that are more robust; accepted ends come first, however little robust."""
+        accepted, before = (self.task.margins(each.ends) > 0 for each in (others, drafts[rows]))
+        better = seen - accepted < rates[rows] - before
+        drafts[rows[better]], rates[rows[better]] = others[better], seen[better]
 
     def _shorten_by_margin(self, walks: Walks) -> Drafts:
         """Return cheaper drafts that should be as robust as required, judged by margins."""
@@ -208,11 +217,13 @@ class Planner:
             drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, self._same_features)
         return drafts
 
-    def _other_drafts(self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]) -> list[Drafts]:
+    def _other_drafts(
+        self, factuals: np.ndarray, rngs: Sequence[np.random.Generator]
+    ) -> list[tuple[Drafts, np.ndarray]]:
         if self._reach is None:
             assert self.rows is not None
             self._reach = Reach(self.task, self.rows, self.settling.aim, self.sparsity_weight, self.without)
-        return [drafts for drafts, _ in self._reach.search(factuals, rngs)]
+        return self._reach.search(factuals, rngs)
 
     def _reorder(
         self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]

@@ -35,6 +35,8 @@ _CLIMBS, _CLIMB_TO = 20, 0.75
 #: Share of the rate aimed at below which a rate is not just a lucky draw; shares at which the cheapest drafts are
 #: returned, and the most robust ones.
 _SAFE, _CHOICES = 0.85, (1.0, 0.6, 0.0)
+#: Noisy versions of drafts in the first look under accumulated noise, and the rate below which there is a second.
+_FEW, _HOPEFUL = 24, 0.5
 #: Number of the source of drafts that are whole rows, and how many of them are judged under accumulated noise.
 _WHOLE, _WHOLE_ROWS = 0, 24
 #: Corners of a person's box that are tried.
@@ -284,12 +286,16 @@ class Reach:
         drafts = Drafts.largest_first(self.task.space, factuals[owners], ends)
         if self.task.one_off is not None and self.task.one_off is not self.task.robustness:
             kept = _finalists(owners, costs, rates, self.aim)
-            drafts, owners = drafts[kept], owners[kept]
-            rates = self.task.evaluate(drafts, _ACCUMULATED, [rngs[owner] for owner in owners.tolist()]).rate
+            far = np.unique(owners[kept])[
+                np.bincount(owners[kept], rates[kept] < _HOPEFUL)[np.unique(owners[kept])] == 0
+            ]
+            drafts, owners, rates = self._judged(
+                drafts[kept[:0]], owners[:0], rates[:0], drafts[kept], owners[kept], rngs
+            )
             if "sweeps" not in self.without:
                 drafts, owners, rates = self._append(drafts, owners, rates, rngs)
             if "rows" not in self.without:
-                left = np.flatnonzero(~np.isin(people, owners[rates < _SAFE * self.aim]))
+                left = np.flatnonzero(~np.isin(people, [*owners[rates < _SAFE * self.aim], *far]))
                 near = left[_best(people[left], self._cost(factuals[people[left]], whole[left]), _WHOLE_ROWS)]
                 more = Drafts.largest_first(self.task.space, factuals[people[near]], whole[near])
                 drafts, owners, rates = self._judged(drafts, owners, rates, more, people[near], rngs)
@@ -324,7 +330,9 @@ class Reach:
             return drafts, owners, rates
         if len(people) > _ROBUST:
             chosen = [rngs[owner] for owner in people.tolist()]
-            kept = _best(people, self.task.evaluate(more, _ACCUMULATED // 5, chosen).rate, _ROBUST)
+            few = self.task.evaluate(more, _FEW, chosen).rate
+            kept = _best(people, few, _ROBUST)
+            kept = np.union1d(kept[few[kept] < _HOPEFUL], _best(people, few, 1))
             more, people = more[kept], people[kept]
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
         seen[self.task.margins(more.ends) <= 0] = 1.0
