@@ -75,6 +75,10 @@ def test_plain_method_returns_the_walks_of_its_policy(compas_linear):
             assert plan.steps[-1].accepted
             # as they were taken: moves of the policy, of at most the largest multiple
             assert max(step.size for step in plan.steps) <= max(method.settings.multiples) + 1e-9
+    found = [plan for plan in plans if plan.found]
+    starts, actions = np.array([plan.factual for plan in found]), [plan.actions for plan in found]
+    fresh = method.task.robustness.evaluate(starts, actions, 1000, np.random.default_rng(5), 0.99)
+    assert (fresh.lower < method.task.limit).all()
 
 
 def test_paper_values_are_those_of_the_papers_rows():
