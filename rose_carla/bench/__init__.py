@@ -4,7 +4,7 @@ from rose_carla.bench.cells import CLASSIFIERS, METRICS, Cell, Judgement, Recour
 from rose_carla.bench.comparison import claims, dominating, t_tests, tag
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.layouts import Scope, TableSpec
-from rose_carla.bench.method_registry import METHODS, OURS, TABLE_1, Entry, entry
+from rose_carla.bench.method_registry import METHODS, OURS, PLAIN, TABLE_1, VARIANTS, Entry, entry
 from rose_carla.bench.paper import PaperValue, paper_value
 from rose_carla.bench.runner import Experiment, Finished, Store, results_frame, run
 from rose_carla.bench.table import TABLE_METRICS, Column, Estimate, Layout, Table, build_table, estimate
@@ -14,8 +14,10 @@ __all__ = [
     "METHODS",
     "METRICS",
     "OURS",
+    "PLAIN",
     "TABLE_1",
     "TABLE_METRICS",
+    "VARIANTS",
     "Cell",
     "Column",
     "Dask",

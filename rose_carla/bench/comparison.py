@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from rose_carla.bench.method_registry import OURS
+from rose_carla.bench.method_registry import VARIANTS
 from rose_carla.bench.paper import PaperValue
 from rose_carla.metrics.registry import METRICS, Metric
 from scipy import stats
@@ -17,7 +17,7 @@ WITHIN, BETTER, DIFFERS = "within 15 %", "better", "differs"
 #: Metrics that are tested: those with a standard deviation over people.
 TESTED = tuple(name for name, metric in METRICS.items() if metric.show_std)
 #: The claim for each variant of ROSE: no baseline has both a lower rate, in this metric, and a lower L1 distance.
-CLAIMS = {"ROSE-mul": "Acc_AIR", "ROSE-one": "Plausible_AIR"}
+CLAIMS = {name: "Acc_AIR" if name.startswith("ROSE-mul") else "Plausible_AIR" for name in VARIANTS}
 _REFERENCE = "CROCO"
 _PERSON = ["Seed", "Person"]
 
@@ -52,7 +52,7 @@ def t_tests(results: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for dataset, part in results.groupby("Dataset", sort=False):
-        baselines = [name for name in part["Method"].unique() if name not in OURS]
+        baselines = [name for name in part["Method"].unique() if name not in VARIANTS]
         for name in TESTED:
             means = part.groupby("Method")[name].mean().reindex(baselines).dropna()
             if means.empty:
@@ -60,7 +60,7 @@ def t_tests(results: pd.DataFrame) -> pd.DataFrame:
             top = str(means.idxmax() if METRICS[name].higher_is_better else means.idxmin())
             others = {_REFERENCE: _REFERENCE} if _REFERENCE in means.index else {}
             others[top] = "also the best baseline" if top == _REFERENCE else "best baseline"
-            for ours in OURS:
+            for ours in VARIANTS:
                 for other, role in others.items():
                     test = _test(part, name, ours, other)
                     if test is not None:
@@ -136,7 +136,7 @@ def dominating(results: pd.DataFrame, ours: tuple[str, str], others: Iterable[tu
 
 
 def claims(results: pd.DataFrame) -> pd.DataFrame:
-    """Check the paper's claims for each data set and each condition of both variants of ROSE.
+    """Check the paper's claims for each data set and each condition of each variant of ROSE.
 
     Every baseline at every condition is compared. ``Held`` is whether none of them has both a lower rate and a lower
     L1 distance; the last two columns list those that do, and those whose differences are significant.
@@ -144,7 +144,7 @@ def claims(results: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for dataset, part in results.groupby("Dataset", sort=False):
         points = list(part[["Method", "Condition"]].drop_duplicates().itertuples(index=False, name=None))
-        others = [point for point in points if point[0] not in OURS]
+        others = [point for point in points if point[0] not in VARIANTS]
         for ours in [point for point in points if point[0] in CLAIMS]:
             found = dominating(part, ours, others).to_dict("records")
             names = [f"{row['Method']} {row['Condition']}".strip() for row in found]

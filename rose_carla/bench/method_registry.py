@@ -13,7 +13,7 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.user_code import import_object
 from rose_carla.bench import provenance
-from rose_carla.errors import ExperimentError, PlanError, error_text, unknown_name
+from rose_carla.errors import ExperimentError, PlanError, error_text, short_repr, unknown_name
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Entry:
     seeded: bool = True
     #: Source code of a user's method.
     source: str = ""
+    #: Hyper-parameters that the name stands for: they have the value in ``options``, and no other.
+    fixed: tuple[str, ...] = ()
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -49,9 +51,9 @@ class Entry:
         Raises
         ------
         RoseCarlaError
-            For an unknown name, which CARLA would ignore, or an invalid value.
+            For an unknown name, which CARLA would ignore, an invalid value, or another value of a fixed one.
         """
-        given = {**self.options, **({"seed": seed} if self.seeded else {}), **options}
+        given = self._all_options(seed, options)
         settings = getattr(self.make, "settings_class", None)
         if settings is not None:
             return dict(settings.from_mapping(given, self.make.default_overrides).as_dict())  # type: ignore[attr-defined]
@@ -63,10 +65,20 @@ class Entry:
 
     def build(self, model: MLModel, seed: int, options: Mapping[str, Any]) -> RecourseMethod:
         """Create the method, and train it if it learns."""
-        seeds = {"seed": seed} if self.seeded else {}
-        return self.make(model, {**self.options, **seeds, **options})
+        return self.make(model, self._all_options(seed, options))
+
+    def _all_options(self, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+        for name in self.fixed:
+            if options.get(name, self.options[name]) != self.options[name]:
+                raise PlanError(
+                    f"{name} is {self.options[name]} in this method, and cannot be {short_repr(options[name])}: leave "
+                    "it out, or use the full method."
+                )
+        return {**self.options, **({"seed": seed} if self.seeded else {}), **options}
 
 
+#: The method as the paper has it: the policy's actions as they were taken.
+_PLAIN: Mapping[str, Any] = {"search": False, "shorten": False}
 _TAU = (0.55, 0.65, 0.75, 0.85, 0.95)
 
 #: Methods in the order of the paper's tables.
@@ -83,7 +95,9 @@ METHODS: Mapping[str, Entry] = {
     "PROBE": Entry(baselines.Probe, {"preset": "paper"}, True, "invalidation_target", (0.45, 0.35, 0.25, 0.15, 0.05)),
     "CROCO": Entry(baselines.Croco, {"preset": "paper"}, True, "target", (0.45, 0.4, 0.35, 0.3, 0.25)),
     "ROSE-one": Entry(rose.RoseOne, {}, True, "tau", _TAU),
+    "ROSE-one-plain": Entry(rose.RoseOne, _PLAIN, True, "tau", _TAU, fixed=tuple(_PLAIN)),
     "ROSE-mul": Entry(rose.RoseMul, {}, True, "tau", _TAU),
+    "ROSE-mul-plain": Entry(rose.RoseMul, _PLAIN, True, "tau", _TAU, fixed=tuple(_PLAIN)),
 }
 
 
@@ -119,7 +133,11 @@ def entry(name: str) -> Entry:
     return Entry(make, {}, False, seeded=seeded, source=inspect.getsource(inspect.getmodule(make) or make))
 
 
-#: The methods of Table 1.
-TABLE_1 = tuple(name for name in METHODS if name not in ("ROAR", "ARAR"))
-#: The method of this package; the others are what it is compared with.
+#: The method of this package.
 OURS = ("ROSE-one", "ROSE-mul")
+#: From the plain method of the paper, without search and shortening, to the full one; in tables on request.
+PLAIN: Mapping[str, str] = {f"{name}-plain": name for name in OURS}
+#: All variants of ROSE; the other methods are what they are compared with.
+VARIANTS = tuple(name for name in METHODS if name in OURS or name in PLAIN)
+#: The methods of Table 1.
+TABLE_1 = tuple(name for name in METHODS if name not in ("ROAR", "ARAR", *PLAIN))

@@ -20,7 +20,13 @@ from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.
 _SIZE = {"german": 1.0, "adult": 1.5, "compas": 0.3}
-_TYPICAL = {"CoGS": 60.0, "ROSE-mul": 70.0, "DiCE": 60.0, "ROSE-one": 8.0, "FastAR": 8.0, "Acc_AIR": 25.0}
+_TYPICAL = {
+    "CoGS": 60.0,
+    "DiCE": 60.0,
+    "ROSE-mul": 70.0,
+    "Acc_AIR": 25.0,
+    **dict.fromkeys(("FastAR", "ROSE-one", "ROSE-one-plain", "ROSE-mul-plain"), 8.0),
+}
 
 
 class Store:

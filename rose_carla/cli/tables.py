@@ -136,7 +136,7 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
     cls=WordsOption,
     default=bench.TABLE_1,
     metavar="NAME ...",
-    help="default: all nine; your own as module:Class",
+    help="default: all nine; also ROAR, ARAR, ROSE-one-plain, ROSE-mul-plain, or your own as module:Class",
 )
 @click.option(
     "--classifier",

@@ -32,6 +32,8 @@ _DPI = 300
 #: Colours that readers with colour blindness can distinguish (Okabe and Ito), and a grey.
 BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#8C8C8C"
+#: Dark shades, for variants of a method.
+DARK_BLUE, DARK_RED = "#003F66", "#7F3700"
 #: Colour and marker of each method; two methods differ in at least one of them.
 METHOD_STYLES = {
     "Wachter": (GREY, "v"),
@@ -44,7 +46,9 @@ METHOD_STYLES = {
     "PROBE": (PURPLE, "<"),  # not the marker of a grey one: purple looks grey with red-green blindness
     "CROCO": (GREEN, ">"),
     "ROSE-one": (BLUE, "o"),
+    "ROSE-one-plain": (DARK_BLUE, "d"),
     "ROSE-mul": (RED, "o"),
+    "ROSE-mul-plain": (DARK_RED, "d"),
 }
 #: Colour and marker of each data set.
 DATASET_STYLES = {"german": (BLUE, "o"), "adult": (RED, "s"), "compas": (GREEN, "^")}

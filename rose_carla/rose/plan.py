@@ -22,8 +22,6 @@ COLUMNS = (
 )  # fmt: skip
 #: Values of :attr:`Plan.status`.
 PLAN, ACCEPTED, NO_PLAN = "plan", "accepted", "no plan"
-#: Success above which a step whose exact state is refused needs a remark: a reader would take it for accepted.
-_LIKELY = 0.5
 #: Decimal digits of a success.
 _DIGITS = 4
 
@@ -89,9 +87,8 @@ class PlanStep:
         return f"change {self.feature} from {self.before} to {self.after}"
 
     def outcome(self) -> str:
-        """Return the success as text, with a warning if it is more likely than not but the exact state is refused."""
-        refused = not self.accepted and self.success.probability > _LIKELY
-        return f"success {self.success}" + (", but the exact state is not accepted yet" if refused else "")
+        """Return the success as text, and whether the exact state is refused."""
+        return f"success {self.success}" + ("" if self.accepted else ", exact state not accepted yet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +243,8 @@ def make_plans(
 
     ``rates`` has the invalidation rates after each step, of all people in turn, and then those of all factuals.
     """
-    states = [np.vstack([row, row + plan.cumsum(axis=0)]) for row, plan in zip(rows, plans, strict=True)]
+    # added up one by one, as below: the classifier judges the very states of the steps
+    states = [np.vstack([row, plan]).cumsum(axis=0) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
     accepted = favourable(mlmodel)(np.concatenate(states))
     successes = [

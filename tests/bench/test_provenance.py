@@ -13,7 +13,7 @@ from unittest import mock
 
 import rose_carla
 import pytest
-from rose_carla.bench import METHODS, Judgement, Recourse, Setting, cells, provenance
+from rose_carla.bench import METHODS, VARIANTS, Judgement, Recourse, Setting, cells, provenance
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def keys():
 
 
 CARLAS = {"Wachter", "GrSp", "DiCE"}
-LEARNING = {"FastAR", "ROSE-one", "ROSE-mul"}
+LEARNING = {"FastAR", *VARIANTS}
 OURS = METHODS.keys() - CARLAS
 USER, METRIC = "fake_methods:Liked", "metric"
 EVERYTHING = {*METHODS, USER, METRIC}

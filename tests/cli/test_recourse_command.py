@@ -45,6 +45,8 @@ def test_formats_agree(run, direct):
         assert set(mine["status"]) == {each["status"]}
         assert [str(step["to"]) for step in each["steps"]] == [to for to in mine["to"] if to]
         assert float(mine["success"].iloc[-1]) == each["success"]["probability"]
+        assert {float(nothing) for nothing in mine["without_plan"]} == {each["without_plan"]["probability"]}
+        assert [str(step["accepted"]) for step in each["steps"]] == [*mine.loc[mine["step"] != "", "accepted"]]
     plans = direct.method.plan(direct.data.transform(direct.frame.head(40)).set_axis(range(1, 41), axis=0))
     assert text == "".join(f"{plan}\n" for plan in plans)
 

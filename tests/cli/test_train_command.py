@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import rose_carla
 from rose_carla import models
 from cli_examples import ROLES, SMALL
-from rose_carla.cli.inputs import POLICY, read_training
+from rose_carla.cli.inputs import POLICY, DataChoice, load_policy, read_training
 
 pytest_plugins = ("cli_examples",)
 
@@ -42,3 +43,27 @@ def test_another_policy_is_overwritten_only_with_force(run, folder):
     assert run(*words, "--force").code == 0
     assert read_training(folder / "forced").settings["search"] is False
     assert run(*words).code == 0, "the same training may be repeated"
+
+
+def test_plain_policies_are_loaded_as_plain(run):
+    words = ["train", "loans.csv", *ROLES, *SMALL, "--method", "ROSE-one-plain", "--out", "plain"]
+    done = run(*words)
+    assert done.code == 0
+    assert "policy      ROSE-one-plain, trained in" in done.out
+    training = read_training(Path("plain"))
+    assert (training.method, training.settings["search"], training.settings["shorten"]) == (
+        "ROSE-one-plain", False, False,
+    )  # fmt: skip
+    loaded = load_policy(Path("plain"), DataChoice(""), None).method
+    assert (loaded.settings.search, loaded.settings.shorten) == (False, False)
+    assert (loaded.planner.search, loaded.planner.shorten) == (False, False)
+    plans = run("recourse", "people.csv", "--policy", "plain")
+    assert plans.code == 0
+    named = run("recourse", "people.csv", "--policy", "plain", "--method", "ROSE-one-plain")
+    anew = run("recourse", "people.csv", "--data", "loans.csv", *words[2:-2])
+    assert plans.out == named.out == anew.out
+    refused = run("recourse", "people.csv", "--policy", "plain", "--method", "ROSE-one")
+    assert refused.code == 2
+    assert "trained with --method ROSE-one-plain, not ROSE-one" in refused.err
+    shown = run("evaluate", "--policy", "plain", "--limit", "4", "--samples", "20", "--format", "csv")
+    assert shown.out.splitlines()[1].startswith("ROSE-one-plain of plain,")

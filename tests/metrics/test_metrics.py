@@ -108,6 +108,20 @@ def test_acc_air_follows_plans_in_order(compas_ann, factuals, noise_per):
         assert result.loc[label, "Acc_AIR"] == (compas_ann.predict_proba(ends)[:, 1] <= 0.5).mean()
 
 
+def test_many_small_steps_away_from_the_data_are_drawn_back_more_than_one_large_step():
+    """The example of docs/noise.md: Adult's capital gain, raised to where few people are."""
+    model = models.train(datasets.load("adult", all_actionable=True), "linear")
+    few = models.negative_instances(model).head(3)[model.feature_input_order].astype(float)
+    ends = few.assign(**{"capital-gain": 0.8})
+    plans = {label: (ends.loc[[label]] - few.loc[[label]]).to_numpy() for label in few.index}
+    rates = {
+        reading: metrics.AccAIR(model, {**FEW, "plans": plans, "noise_per": reading}).get_evaluation(few, ends)
+        for reading in ("unit", "action")
+    }
+    assert models.favourable(model)(ends.to_numpy()).all()
+    assert (rates["unit"]["Acc_AIR_Lower"] > rates["action"]["Acc_AIR_Upper"]).all()
+
+
 def test_plan_must_lead_to_its_counterfactual(compas_ann, factuals):
     ends = Steps(compas_ann).get_counterfactuals(factuals)
     plans = {factuals.index[0]: np.ones((1, 7))}

@@ -7,7 +7,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from rose_carla.mdp import ActionSpace, Feature
+from rose_carla.noise import InvalidationRate
 from rose_carla.rose import Plan, PlanStep, Success
+from rose_carla.rose import plan as plan_module
 from rose_carla.rose.plan import COLUMNS, tidy
 
 NOTHING = np.zeros(2)
@@ -84,8 +87,21 @@ def test_text():
     ]
 
 
-@pytest.mark.parametrize("probability", [0.3, 0.62])
+@pytest.mark.parametrize("probability", [0.01, 0.62])
 @pytest.mark.parametrize("accepted", [False, True])
-def test_text_says_where_a_likely_success_is_not_accepted_exactly(accepted, probability):
-    line = make_plan(1, accepted=accepted, probability=probability).lines()[-1]
-    assert line.endswith(", but the exact state is not accepted yet") == (not accepted and probability > 0.5)
+def test_steps_that_are_not_accepted_exactly_are_marked(accepted, probability):
+    plan = make_plan(1, accepted=accepted, probability=probability)
+    assert plan.lines()[-1].endswith(", exact state not accepted yet") == (not accepted)
+    assert [plan.to_frame()["accepted"].item(), plan.to_dict()["steps"][0]["accepted"]] == [accepted, accepted]
+
+
+def test_the_classifier_judges_the_very_states_of_the_steps(monkeypatch):
+    judged = []
+    monkeypatch.setattr(plan_module, "favourable", lambda model: lambda rows: judged.append(rows) or rows[:, 0] > 0)
+    monkeypatch.setattr(plan_module, "original_values", lambda model, rows: pd.DataFrame(rows, columns=["x", "y"]))
+    rng = np.random.default_rng(0)
+    people, plans = rng.random((20, 2)), [rng.random((6, 2)) * [[1, 0]] for _ in range(20)]
+    space = ActionSpace([Feature("x", (0,)), Feature("y", (1,))], 2, 0.025, (1,))
+    rates = InvalidationRate(*np.full((3, 140), 0.5), 10)
+    made = plan_module.make_plans(None, space, people, range(20), plans, np.full(20, True), [""] * 20, rates)
+    np.testing.assert_array_equal(np.concatenate(judged), np.concatenate([each.states for each in made]))
