@@ -39,6 +39,8 @@ _SAFE, _CHOICES = 0.85, (1.0, 0.6, 0.0)
 _FEW, _HOPEFUL = 24, 0.5
 #: Number of the source of drafts that are whole rows, and how many of them are judged under accumulated noise.
 _WHOLE, _WHOLE_ROWS = 0, 24
+#: Rate under one-off noise below which they are preferred.
+_ROBUST_RATE = 0.1
 #: Corners of a person's box that are tried.
 _CORNERS = 512
 #: People searched for at a time, which bounds memory.
@@ -264,9 +266,12 @@ class Reach:
         if len(owners) == 0:
             return Drafts.empty(self.task.space, factuals[:0]), owners, np.empty(0)
         costs = self._cost(factuals[owners], ends)
-        whole, people = ends[sources == _WHOLE], owners[sources == _WHOLE]
         # the best of many rates from the same few samples are lucky: judge some of them with more and other noise
         screened = self._screen(ends, _SCREENING, 0)
+        is_whole = sources == _WHOLE
+        whole, people = ends[is_whole], owners[is_whole]
+        # rows that stand one-off noise first, the nearest of them
+        preference = costs[is_whole] + 1e6 * (screened[is_whole] > _ROBUST_RATE)
         kept = np.union1d(
             _finalists(owners, costs, screened, self.aim),
             _best(owners * (sources.max() + 1) + sources, screened, _PER_SOURCE),
@@ -296,7 +301,7 @@ class Reach:
                 drafts, owners, rates = self._append(drafts, owners, rates, rngs)
             if "rows" not in self.without:
                 left = np.flatnonzero(~np.isin(people, [*owners[rates < _SAFE * self.aim], *far]))
-                near = left[_best(people[left], self._cost(factuals[people[left]], whole[left]), _WHOLE_ROWS)]
+                near = left[_best(people[left], preference[left], _WHOLE_ROWS)]
                 more = Drafts.largest_first(self.task.space, factuals[people[near]], whole[near])
                 drafts, owners, rates = self._judged(drafts, owners, rates, more, people[near], rngs)
         return drafts, owners, rates
