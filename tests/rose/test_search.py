@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise
-from rose_carla.noise import GaussianNoise
+from rose_carla.noise import GaussianNoise, InvalidationRate
 from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search import Drafts, Task, has_plateaus
 from rose_carla.rose.search.order import choose_order
@@ -192,6 +192,70 @@ def test_training_rows_lead_to_states_that_single_moves_do_not(kind):
         assert (found.ends[:, 2] == people[:, 2]).all()  # the third feature does not matter
     else:
         assert (rates[~reached] == 1).all()
+
+
+def test_corners_lead_to_states_that_no_row_and_no_single_move_leads_to():
+    """Accepted only where all three features are near 1, and every single change lowers the margin."""
+
+    def predict(states):
+        return np.where((states > 0.9).all(axis=1), 0.95, 0.4 - 0.1 * states.mean(axis=1))
+
+    noise = OneOff(lambda rows: predict(rows) > 0.5, GaussianNoise(), 1e-6, 64)
+    world = task(noise, predict)
+    people = np.full((2, 3), 0.3)
+    found, _ = Reach(world, np.random.default_rng(0).random((50, 3)) * 0.5, 0.2, 0.5).search(people, generators(2))[0]
+    assert (found.ends > 0.9).all()
+
+
+def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_refused():
+    """The noise carries every state to where it is accepted, the more the larger the second feature is."""
+    rate = {"near": 0.9, "far": 0.4}
+
+    class Kind(OneOff):
+        def evaluate(self, factuals, plans, n_samples, rng, confidence):
+            ends = factuals + np.stack([plan.sum(axis=0) for plan in plans])
+            failures = np.where(ends[:, 1] > 0.3, rate["far"], rate["near"]) * n_samples
+            return InvalidationRate.from_failures(failures.round(), n_samples, confidence)
+
+    world = task(Kind(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.01, 64))
+
+    class Refused:
+        def improve(self, drafts, margins, needed, same_features):
+            other = drafts.copy()
+            other.ends = np.array([[0.0, 0.5, 0.0]])
+            return other
+
+    settling = Settling(world, Refused(), 1.0, 500, 0.995)
+    start = drafts([[0.0, 0.0, 0.0]], [[0.95, 0.0, 0.0]])
+    assert world.margins(start.ends)[0] > 0
+    settled, passed, rates = settling.settle(start, generators(1), True)
+    assert not passed[0]
+    assert rates[0] == pytest.approx(0.9, abs=0.01)
+    assert world.margins(settled.ends)[0] > 0
+
+
+@pytest.mark.parametrize("n_check", [500, 8000])
+def test_checks_that_may_stop_early_accept_a_rate_at_the_limit_as_rarely_as_they_say(n_check):
+    class AtTheLimit(OneOff):
+        def evaluate(self, factuals, plans, n_samples, rng, confidence):
+            failures = np.array([each.binomial(n_samples, self.variance) for each in rng])
+            seen.append(n_samples * len(plans))
+            return InvalidationRate.from_failures(failures, n_samples, confidence)
+
+    n, seen = 4000, []
+    start = drafts(np.zeros((n, 3)), np.tile([0.95, 0.0, 0.0], (n, 1)))
+    shares = {}
+    for rate in (0.25, 0.05, 0.6):
+        seen.clear()
+        settling = Settling(task(AtTheLimit(None, GaussianNoise(), rate, 64)), None, 1.0, 500, 0.995)
+        passed, _ = settling.check(start.factuals, start.plans(), start.ends, generators(n), n_check)
+        shares[rate] = passed.mean(), sum(seen) / n / n_check
+    # 0.5 % and a tenth of it for each of at most three looks, up to three standard errors
+    assert shares[0.25][0] < 0.0065 + 3 * np.sqrt(0.0065 / n)
+    assert shares[0.05][0] == 1.0
+    assert shares[0.6][0] == 0.0
+    assert shares[0.05][1] < 0.3
+    assert shares[0.6][1] < 0.3
 
 
 def test_search_keeps_directions_and_bounds():

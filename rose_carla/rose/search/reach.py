@@ -183,6 +183,9 @@ class Reach:
         owners, states = _flat(starts)
         guide = objective(states) if len(states) else np.empty(0)
         alive = np.arange(len(states))
+        inside = np.flatnonzero(self.task.margins(states) > 0) if len(states) else alive
+        found_owners.append(owners[inside])
+        found.append(states[inside])
         for _ in range(_MAX_FEATURES):
             if len(alive) == 0:
                 break

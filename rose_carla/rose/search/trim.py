@@ -11,7 +11,7 @@ from rose_carla.rose.search.settle import Settling
 
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
-#: Factor on the samples of the check of a plan without one of its steps.
+#: Factor on the samples of the check of a shorter plan.
 _LONGER = 4
 
 
@@ -20,11 +20,9 @@ def trim(
 ) -> tuple[Drafts, np.ndarray]:
     """Return plans of which no step can be left out or shortened by a unit, and their invalidation rates.
 
-    Every variant is checked on fresh noise. The variant that saves most replaces the plan, until none passes. A plan
-    without a step is checked with more samples, which decides cases near the limit; a plan with a shorter step is
-    checked twice, because there are many and the best of those that pass are lucky. The units by which a step is
-    shortened double while that succeeds. A variant that failed is not tried again: the plan is not more robust
-    afterwards.
+    Every variant is checked on fresh noise, with more samples than usual, which decides cases near the limit. The
+    variant that saves most replaces the plan, until none passes. The units by which a step is shortened double while
+    that succeeds. A variant that failed is not tried again: the plan is not more robust afterwards.
 
     Parameters
     ----------
@@ -55,19 +53,11 @@ def trim(
         amount = np.where(np.arange(len(tried)) < len(kinds[0]), np.inf, units[row, feature])
         variants = drafts[row].reduce(feature, amount)
         whole = np.isinf(amount)
-        passed, seen = np.zeros(len(tried), dtype=bool), np.ones(len(tried))
-        for kind, factor in ((whole, _LONGER), (~whole, 1)):
-            part = np.flatnonzero(kind)
-            if len(part):
-                passed[part], seen[part] = _check(settling, variants[part], row[part], rngs, factor)
+        passed, seen = _check(settling, variants, row, rngs)
         saved = np.minimum(amount, sizes[row, feature])
         best = np.flatnonzero(passed)
         best = best[np.lexsort((-saved[best], row[best]))]
         best = best[np.unique(row[best], return_index=True)[1]]
-        again = best[~whole[best]]
-        if len(again):
-            passed[again], seen[again] = _check(settling, variants[again], row[again], rngs, 1)
-            best = best[passed[best]]
         drafts[row[best]], rates[row[best]] = variants[best], seen[best]
         may_drop[row[whole & ~passed], feature[whole & ~passed]] = False
         failed = ~whole & ~passed
@@ -79,11 +69,11 @@ def trim(
 
 
 def _check(
-    settling: Settling, drafts: Drafts, people: np.ndarray, rngs: Sequence[np.random.Generator], factor: int
+    settling: Settling, drafts: Drafts, people: np.ndarray, rngs: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which drafts pass the check with ``factor`` times as many samples, and their invalidation rates."""
+    """Return which drafts pass the check with more samples, and their invalidation rates."""
     chosen = [rngs[person] for person in people.tolist()]
-    n_check = factor * settling.n_check
+    n_check = _LONGER * settling.n_check
     passed, rate = settling.check(drafts.factuals, drafts.plans(), drafts.ends, chosen, n_check)
     return passed, rate.rate
 
@@ -114,6 +104,6 @@ def _shorten_last(
     kept = np.flatnonzero(less >= 1 - 1e-6)
     rows, part = rows[kept], part[kept].reduce(last[rows[kept]], less[kept])
     if len(rows):
-        passed, rate = _check(settling, part, rows, rngs, 1)
+        passed, rate = _check(settling, part, rows, rngs)
         drafts[rows[passed]], rates[rows[passed]] = part[passed], rate[passed]
     return drafts, rates
