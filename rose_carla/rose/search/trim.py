@@ -12,7 +12,7 @@ from rose_carla.rose.search.settle import Settling
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
 #: Factor on the samples of the check of a shorter plan.
-_LONGER = 4
+_LONGER = 2
 
 
 def trim(
