@@ -197,3 +197,16 @@ class Drafts:
             change * membership[features[:count]]
             for change, features, count in zip(changes, order, counts, strict=True)
         ]
+
+
+def best_of_each(owners: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
+    """Return the ``n`` entries of each owner with the smallest keys.
+
+    Examples
+    --------
+    >>> best_of_each(np.array([7, 4, 7, 7]), np.array([3.0, 9.0, 1.0, 2.0]), 2).tolist()
+    [1, 2, 3]
+    """
+    order = np.lexsort((keys, owners))
+    place = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
+    return order[place < n]

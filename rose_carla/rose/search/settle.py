@@ -64,13 +64,14 @@ class Settling:
         ends: np.ndarray,
         rngs: Sequence[np.random.Generator],
         n_check: int | None = None,
+        confidence: float | None = None,
     ) -> tuple[np.ndarray, InvalidationRate]:
         """Return which plans end favourably and are robust on fresh noise, and their invalidation rates.
 
         The samples come in parts, each four times as large as all before. Plans that surely fail, or pass at a tenth of
         the allowed error, get no more of them.
         """
-        n_check = self.n_check if n_check is None else n_check
+        n_check, confidence = n_check or self.n_check, confidence or self.confidence
         ends_accepted = self.task.margins(ends) > 0
         sizes = [n_check]
         while sizes[0] >= 4 * _FIRST_LOOK:
@@ -86,9 +87,9 @@ class Settling:
             failures[left] += seen.rate * more
             n[left] = size
             lower, _ = wilson_interval(failures[left], size, _EARLY_CONFIDENCE)
-            _, upper = wilson_interval(failures[left], size, 1 - (1 - self.confidence) / 5)
+            _, upper = wilson_interval(failures[left], size, 1 - (1 - confidence) / 5)
             left = left[(lower < self.task.limit) & (upper >= self.task.limit)]
-        lower, upper = wilson_interval(failures, n, 2 * self.confidence - 1)
+        lower, upper = wilson_interval(failures, n, 2 * confidence - 1)
         return (upper < self.task.limit) & ends_accepted, InvalidationRate(failures / n, lower, upper, n_check)
 
     def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:

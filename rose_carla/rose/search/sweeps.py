@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rose_carla.mdp import Accumulated
-from rose_carla.rose.search.drafts import MAX_LOGIT, Drafts, Task
+from rose_carla.rose.search.drafts import MAX_LOGIT, Drafts, Task, best_of_each
 
 #: People in the simulation of a draft.
 _CROWD = 24
@@ -98,7 +98,7 @@ def sweep_search(
         owner, cost = owners[node], costs(following.factuals, following.ends)
         complete = (rates <= _SAFETY * aim) & (task.margins(following.ends) > 0)
         np.minimum.at(cheapest, owner[complete], cost[complete])
-        kept = _best(owner, np.where(complete, cost, 1e6 * (1 + rates)), _RETURNED)
+        kept = best_of_each(owner, np.where(complete, cost, 1e6 * (1 + rates)), _RETURNED)
         pool.append(following[kept])
         pool_owners.append(owner[kept])
         pool_keys.append(np.where(complete, cost, 1e6 * (1 + rates))[kept])
@@ -115,7 +115,7 @@ def sweep_search(
     if not pool:
         return starts, owners
     found, owners = Drafts.concat(pool), np.concatenate(pool_owners)
-    kept = _best(owners, np.concatenate(pool_keys), _RETURNED)
+    kept = best_of_each(owners, np.concatenate(pool_keys), _RETURNED)
     return found[kept], owners[kept]
 
 
@@ -214,17 +214,10 @@ def _mean_margins(task: Task, crowds: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return margins.clip(-MAX_LOGIT, MAX_LOGIT).mean(axis=1), (margins <= 0).mean(axis=1)
 
 
-def _best(owners: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
-    """Return the ``n`` entries of each owner with the smallest keys."""
-    order = np.lexsort((keys, owners))
-    place = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
-    return order[place < n]
-
-
 def _spread(owners: np.ndarray, lines: np.ndarray, scores: np.ndarray, go: np.ndarray, n: int) -> np.ndarray:
     """Return of the entries ``go`` the ``n`` best of each owner, at most one for a line."""
-    first = go[_best(lines[go], -scores[go], 1)]
-    return first[_best(owners[first], -scores[first], n)]
+    first = go[best_of_each(lines[go], -scores[go], 1)]
+    return first[best_of_each(owners[first], -scores[first], n)]
 
 
 def _seeded(rngs: Sequence[np.random.Generator], owners: np.ndarray) -> list[np.random.Generator]:

@@ -11,18 +11,18 @@ from rose_carla.rose.search.settle import Settling
 
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
-#: Factor on the samples of the check of a shorter plan.
-_LONGER = 4
+#: Factors on the samples of the check of a shorter plan, and on its error: of many, those that pass are lucky.
+_LONGER, _ERROR = 3, 0.2
 
 
 def trim(
     settling: Settling, drafts: Drafts, rates: np.ndarray, rngs: Sequence[np.random.Generator]
 ) -> tuple[Drafts, np.ndarray]:
-    """Return plans of which no step can be left out or shortened by a unit, and their invalidation rates.
+    """Return plans without changes that are not needed to pass the check, and their invalidation rates.
 
-    Every variant is checked on fresh noise, with more samples than usual, which decides cases near the limit. The
-    variant that saves most replaces the plan, until none passes. The units by which a step is shortened double while
-    that succeeds. A variant that failed is not tried again: the plan is not more robust afterwards.
+    Every variant is checked on fresh noise, with more samples and at a higher confidence than usual, which decides
+    cases near the limit. The variant that saves most replaces the plan, until none passes. The units by which a step is
+    shortened double while that succeeds. A variant that failed is not tried again: the plan is not more robust then.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ def trim(
 def _check(
     settling: Settling, drafts: Drafts, people: np.ndarray, rngs: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which drafts pass the check with more samples, and their invalidation rates."""
+    """Return which drafts pass the check with more samples and less error, and their rates."""
     chosen = [rngs[person] for person in people.tolist()]
-    n_check = _LONGER * settling.n_check
-    passed, rate = settling.check(drafts.factuals, drafts.plans(), drafts.ends, chosen, n_check)
+    n_check, confidence = _LONGER * settling.n_check, 1 - _ERROR * (1 - settling.confidence)
+    passed, rate = settling.check(drafts.factuals, drafts.plans(), drafts.ends, chosen, n_check, confidence)
     return passed, rate.rate
 
 
