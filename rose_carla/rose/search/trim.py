@@ -11,8 +11,9 @@ from rose_carla.rose.search.settle import Settling
 
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
-#: Factors on the samples of the check of a shorter plan, and on its error: of many, those that pass are lucky.
-_LONGER, _ERROR = 3, 0.2
+#: Factors on the samples of the check of a shorter plan, under one-off noise and for a crowd, which takes a hundred times
+#: as long, and on its error: of many, those that pass are lucky.
+_LONGER, _LONGER_CROWD, _ERROR = 3.0, 1.5, 0.2
 
 
 def trim(
@@ -73,7 +74,8 @@ def _check(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which drafts pass the check with more samples and less error, and their rates."""
     chosen = [rngs[person] for person in people.tolist()]
-    n_check, confidence = _LONGER * settling.n_check, 1 - _ERROR * (1 - settling.confidence)
+    factor = _LONGER if settling.task.robustness.crowd_size == 0 else _LONGER_CROWD
+    n_check, confidence = round(factor * settling.n_check), 1 - _ERROR * (1 - settling.confidence)
     passed, rate = settling.check(drafts.factuals, drafts.plans(), drafts.ends, chosen, n_check, confidence)
     return passed, rate.rate
 
