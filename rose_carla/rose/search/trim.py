@@ -11,8 +11,8 @@ from rose_carla.rose.search.settle import Settling
 
 #: Maximum number of rounds; each makes every plan shorter or ends it.
 _ROUNDS = 24
-#: Factors on the samples of the check of a shorter plan, under one-off noise and for a crowd, which takes a hundred times
-#: as long, and on its error: of many, those that pass are lucky.
+#: Factors on the samples of the check of a shorter plan, under one-off noise and for a crowd, which takes a hundred
+#: times as long, and on its error: of many, those that pass are lucky.
 _LONGER, _LONGER_CROWD, _ERROR = 3.0, 1.5, 0.2
 
 
