@@ -114,4 +114,5 @@ class FastAR(Sequential):
             max_actions=s.max_actions,
             search=False,
             shorten=False,
+            gamma=s.gamma,
         )

@@ -95,6 +95,7 @@ class Rose(Sequential):
             search=s.search,
             shorten=s.shorten,
             sparsity_weight=s.sparsity_weight,
+            gamma=s.gamma,
             rows=self._training_rows(),
         )
 

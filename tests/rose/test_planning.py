@@ -70,7 +70,7 @@ def test_plan_length_equals_the_closed_form_minimum(precise):
     assert (units >= [least_units(row, 0, whole=False) - 1e-6 for row in rows]).all()
 
 
-def test_walk_follows_the_policy(precise):
+def test_walk_follows_the_policy_and_the_beam_is_no_worse(precise):
     task, policy = precise
     rows = people(100, seed=2)
     greedy = walk(task, policy, rows, 50, generators(100))
@@ -83,6 +83,9 @@ def test_walk_follows_the_policy(precise):
         states[alive] = SPACE.apply(states[alive], chosen)
     for plan, row, end in zip(greedy.plans(), rows, greedy.drafts.ends, strict=True):
         np.testing.assert_allclose(row + plan.sum(axis=0), end)
+    beam = walk(task, policy, rows, 50, generators(100), width=6)
+    assert beam.reached.all()
+    assert beam.drafts.sizes().sum() <= 1.05 * greedy.drafts.sizes().sum()
 
 
 def test_goal_out_of_reach_of_max_actions(precise):

@@ -220,7 +220,7 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     world = task(Kind(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.01, 64))
 
     class Refused:
-        def improve(self, drafts, margins, needed):
+        def improve(self, drafts, margins, needed, same_features):
             other = drafts.copy()
             other.ends = np.array([[0.0, 0.5, 0.0]])
             return other
@@ -228,7 +228,7 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     settling = Settling(world, Refused(), 1.0, 500, 0.995)
     start = drafts([[0.0, 0.0, 0.0]], [[0.95, 0.0, 0.0]])
     assert world.margins(start.ends)[0] > 0
-    settled, passed, rates = settling.settle(start, generators(1))
+    settled, passed, rates = settling.settle(start, generators(1), True)
     assert not passed[0]
     assert rates[0] == pytest.approx(0.9, abs=0.01)
     assert world.margins(settled.ends)[0] > 0

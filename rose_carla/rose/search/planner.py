@@ -1,4 +1,4 @@
-"""The planner: walk with the policy, shorten, search without it, and check with fresh noise."""
+"""The planner: walk with the policy, beam search, shorten, and check with fresh noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from rose_carla.rose.search.trim import trim
 from rose_carla.rose.search.walk import Walks, walk
 
 #: Parts of the search that :attr:`Planner.without` switches off, to measure what each of them brings.
-PARTS = ("walk", "settling", "rivals", "rows", "ascent", "sweeps", "order", "trimming")
+PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sweeps", "order", "trimming")
+#: Maximum depth of the beam search.
+_BEAM_DEPTH = 16
 #: Factor on the samples of a second walk.
 _MORE_SAMPLES = 4
 #: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes
@@ -63,14 +65,18 @@ class Planner:
     confidence: float
     #: Maximum number of actions of a walk.
     max_actions: int
-    #: Whether to search where the policy alone fails, and for cheaper features.
+    #: Whether to search with a beam where the policy alone fails, and for cheaper features.
     search: bool = True
     #: Whether to remove changes that are not needed.
     shorten: bool = True
     #: Cost of changing one more feature, in units of action.
     sparsity_weight: float = 0.5
+    #: Discount of one unit of action.
+    gamma: float = 0.99
     #: (n, d) training rows, towards which drafts lead where the policy fails; None without such drafts.
     rows: np.ndarray | None = None
+    #: Width of the beam search.
+    beam_width: int = 8
     #: Names from :data:`PARTS` of parts that are switched off.
     without: frozenset[str] = frozenset()
 
@@ -111,9 +117,17 @@ class Planner:
         rngs: Sequence[np.random.Generator],
         deadline: Deadline | None = None,
     ) -> Walks:
-        """Follow the policy."""
+        """Follow the policy; use the beam search where that does not reach the goal."""
         length = self.max_actions if self._has("walk") else 0
-        return walk(task, self.policy, factuals, length, rngs, deadline)
+        walks = walk(task, self.policy, factuals, length, rngs, deadline=deadline)
+        missed = np.flatnonzero(~walks.reached)
+        if self.search and self._has("beam") and len(missed):
+            chosen = [rngs[row] for row in missed.tolist()]
+            depth = min(self.max_actions, _BEAM_DEPTH)
+            walks[missed] = walk(
+                task, self.policy, factuals[missed], depth, chosen, width=self.beam_width, gamma=self.gamma
+            )
+        return walks
 
     def _shorten(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft of a walk; where that fails, of a second walk, then of other drafts."""
@@ -121,14 +135,14 @@ class Planner:
         drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), np.ones(len(rngs))
         everyone = np.arange(len(rngs))
         start = self._shorten_by_margin(walks)
-        self._settle_into(drafts, found, rates, everyone, start, rngs)
+        self._settle_into(drafts, found, rates, everyone, start, rngs, self._same_features)
         if self.search:
             if self._has("rivals"):
                 self._try_rivals(drafts, found, rates, rngs)
             rows = np.flatnonzero(~found)
             if len(rows):
                 again = self._second_walk(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-                self._settle_into(drafts, found, rates, rows, again.drafts, rngs)
+                self._settle_into(drafts, found, rates, rows, again.drafts, rngs, same_features=True)
             rows = np.flatnonzero(~found)
             if len(rows) and self.rows is not None:
                 for others, seen in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
@@ -136,7 +150,7 @@ class Planner:
                     near = seen[left] < _HOPELESS * self.task.limit
                     self._store(drafts, rates, rows[left[~near]], others[left[~near]], seen[left[~near]])
                     left = left[near]
-                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, True)
+                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features, True)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
         if len(rows):
@@ -156,6 +170,10 @@ class Planner:
     def _ignores_order(self) -> bool:
         return self.task.robustness.crowd_size == 0
 
+    @property
+    def _same_features(self) -> bool:
+        return not (self.search and self._has("exchange"))
+
     def _settle_into(
         self,
         drafts: Drafts,
@@ -164,6 +182,7 @@ class Planner:
         rows: np.ndarray,
         starts: Drafts,
         rngs: Sequence[np.random.Generator],
+        same_features: bool,
         ordered: bool = False,
     ) -> None:
         """Settle ``starts`` of the people ``rows`` and store what is better than before.
@@ -177,7 +196,7 @@ class Planner:
         chosen = [rngs[row] for row in rows.tolist()]
         if self._has("order") and not ordered and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
-        settled, passed, rate = self.settling.settle(start, chosen)
+        settled, passed, rate = self.settling.settle(start, chosen, same_features)
         self._store(drafts, rates, rows, settled, np.where(passed, -1.0, rate))
         rates[rows[passed]] = rate[passed]
         found[rows] |= passed
@@ -195,7 +214,7 @@ class Planner:
         if len(rows):
             guide = self.task.guide(drafts.ends[rows])
             needed = np.minimum(self.settling.next_margins(guide, walks.rates[rows], self.n_walk), guide)
-            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed)
+            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, self._same_features)
         return drafts
 
     def _other_drafts(
@@ -255,7 +274,7 @@ class Planner:
             if len(people) == 0:
                 return
             chosen = [rngs[row] for row in people.tolist()]
-            settled, passed, rate = self.settling.settle(rivals, chosen)
+            settled, passed, rate = self.settling.settle(rivals, chosen, same_features=True)
             won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
             rows = people[won]
             drafts[rows], rates[rows] = settled[won], rate[won]

@@ -96,7 +96,9 @@ class Settling:
         """Return the margins to aim at, given ``rates`` observed at ``margins``, by the usual slope."""
         return (margins + (self.goal - probit(rates, n_samples)) / self.slope).clip(_MIN_MARGIN)
 
-    def settle(self, drafts: Drafts, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
+    def settle(
+        self, drafts: Drafts, rngs: Sequence[np.random.Generator], same_features: bool
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Return each person's cheapest draft that passed, else the most robust; whether it passed; its rate."""
         n = len(drafts)
         best, passed, best_rates = drafts.copy(), np.zeros(n, dtype=bool), np.ones(n)
@@ -129,7 +131,7 @@ class Settling:
             if not go.any():
                 break
             reached = np.where(ok, margins, -np.inf)[go]
-            following = self.exchange.improve(current[go], reached, needed[go])
+            following = self.exchange.improve(current[go], reached, needed[go], same_features)
             changed = np.abs(following.ends - current.ends[go]).max(axis=1) > 1e-9
             # no draft has that margin, or margins are saturated: go further in the same direction
             stay = np.flatnonzero(~changed & ~passed[rows[go]])

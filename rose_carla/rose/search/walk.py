@@ -1,4 +1,4 @@
-"""Walks: the policy's greedy actions."""
+"""Walks: the policy's greedy actions, or a beam search."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 from rose_carla._lib.runtime import Deadline
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.search.drafts import Drafts, Task
+
+#: Actions per node that the beam search tries.
+_BRANCHES = 6
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Walks:
 
 @dataclass
 class _Nodes:
-    """States of the walks that go on; ``owners`` are the people they belong to."""
+    """Nodes of the beam search; ``owners`` are the people they belong to."""
 
     owners: np.ndarray
     drafts: Drafts
@@ -60,6 +63,9 @@ def walk(
     factuals: np.ndarray,
     max_actions: int,
     rngs: Sequence[np.random.Generator],
+    *,
+    width: int = 1,
+    gamma: float = 0.99,
     deadline: Deadline | None = None,
 ) -> Walks:
     """Follow the policy from all factuals together until each state is robustly favourable.
@@ -72,6 +78,12 @@ def walk(
         Maximum number of actions per person.
     rngs
         One generator for each factual.
+    width
+        1 takes the most probable possible action. More is a beam search: the most probable actions of every node are
+        tried, and the ``width`` nodes of a person with the largest estimated return are kept, gamma^(size so far) times
+        the critic's value.
+    gamma
+        Discount of one unit of action, for the beam search.
     deadline
         Time at which walks end wherever they are.
     """
@@ -91,18 +103,51 @@ def walk(
             break
         observations = task.robustness.observe(nodes.drafts.ends, nodes.crowds)
         log_probabilities = policy.predict_log_probabilities(observations, mask)
-        numbers = log_probabilities.argmax(axis=1)
-        drafts = nodes.drafts.copy()
+        if width == 1:
+            parents, numbers = np.arange(len(mask)), log_probabilities.argmax(axis=1)
+        else:
+            parents, numbers = _expand(task, policy, nodes, log_probabilities, mask, width, gamma)
+        before = nodes[parents]
+        drafts = before.drafts.copy()
         drafts.act(numbers, turn)
-        generators = [rngs[owner] for owner in nodes.owners.tolist()]
-        crowds = task.robustness.advance(nodes.crowds, drafts.ends - nodes.drafts.ends, generators)
-        nodes = _Nodes(nodes.owners, drafts, crowds, np.column_stack([nodes.actions, numbers]))
+        generators = [rngs[owner] for owner in before.owners.tolist()]
+        crowds = task.robustness.advance(before.crowds, drafts.ends - before.drafts.ends, generators)
+        nodes = _Nodes(before.owners, drafts, crowds, np.column_stack([before.actions, numbers]))
         _record_best(task, nodes, found, rngs)
     return found
 
 
+def _expand(
+    task: Task,
+    policy: ActorCritic,
+    nodes: _Nodes,
+    log_probabilities: np.ndarray,
+    mask: np.ndarray,
+    width: int,
+    gamma: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best ``width`` successors of each person's nodes, as numbers of nodes and of actions."""
+    branches = min(_BRANCHES, mask.shape[1])
+    best = np.argpartition(-log_probabilities, branches - 1, axis=1)[:, :branches]
+    parents = np.repeat(np.arange(len(best)), branches)
+    numbers = best.ravel()
+    allowed = mask[parents, numbers]
+    parents, numbers = parents[allowed], numbers[allowed]
+    ends = task.space.apply(nodes.drafts.ends[parents], numbers)
+    owners = nodes.owners[parents]
+    size = (np.abs(ends - nodes.drafts.factuals[parents]) / task.space.units).sum(axis=1)
+    returns = gamma**size * policy.predict_values(ends)
+    # keep one of several paths to the same state
+    states = np.column_stack([owners, (ends / task.space.units * 4).round()])
+    _, first = np.unique(states, axis=0, return_index=True)
+    order = first[np.lexsort((-returns[first], owners[first]))]
+    rank = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
+    kept = np.sort(order[rank < width])
+    return parents[kept], numbers[kept]
+
+
 def _record_best(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.random.Generator]) -> None:
-    """Store for each person the state at the goal, else the one with the lowest invalidation rate so far."""
+    """Store for each person the cheapest node at the goal, else the one with the lowest invalidation rate so far."""
     ends, owners = nodes.drafts.ends, nodes.owners
     rates = np.ones(len(owners))
     favourable = np.flatnonzero(task.margins(ends) > 0)
@@ -110,8 +155,12 @@ def _record_best(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.rand
         generators = [rngs[owner] for owner in owners[favourable].tolist()]
         rates[favourable] = task.robustness.rates(ends[favourable], nodes.crowds[favourable], generators)
     reached = rates < task.limit
-    chosen = np.flatnonzero(reached | (rates <= found.rates[owners]))
-    people = owners[chosen]
+    size = nodes.drafts.sizes().sum(axis=1)
+    order = np.lexsort((np.where(reached, size, rates), ~reached, owners))
+    people, first = np.unique(owners[order], return_index=True)
+    chosen = order[first]
+    better = reached[chosen] | (rates[chosen] <= found.rates[people])
+    people, chosen = people[better], chosen[better]
     found.drafts[people] = nodes.drafts[chosen]
     found.reached[people], found.rates[people] = reached[chosen], rates[chosen]
     for person, node in zip(people, chosen, strict=True):
