@@ -153,12 +153,10 @@ class Screening:
         """Return the drafts with ``more`` of ``people`` and their rates under accumulated noise."""
         if len(people) == 0:
             return drafts, owners, rates
-        if len(people) > _ROBUST:
-            chosen = [rngs[owner] for owner in people.tolist()]
-            few = self.task.evaluate(more, _FEW, chosen).rate
-            kept = best_of_each(people, few, _ROBUST)
-            kept = np.union1d(kept[few[kept] < _HOPEFUL], best_of_each(people, few, 1))
-            more, people = more[kept], people[kept]
+        few = self.task.evaluate(more, _FEW, [rngs[owner] for owner in people.tolist()]).rate
+        kept = best_of_each(people, few, _ROBUST)
+        kept = np.union1d(kept[few[kept] < _HOPEFUL], best_of_each(people, few, 1))
+        more, people = more[kept], people[kept]
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
         seen[self.task.margins(more.ends) <= 0] = 1.0
         return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])

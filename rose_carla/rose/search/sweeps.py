@@ -176,7 +176,7 @@ def _sweep(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the judged lengths of lines: numbers of lines, shares of their changes, mean margins, rates.
 
-    A line ends where nobody fails any more, or where it costs more than ``room``.
+    A line ends where the whole crowd is accepted, or where it costs more than ``room``.
     """
     per_unit = noise.noise_per == "unit"
     steps = np.ceil(lines.units - 1e-9).astype(int) if per_unit else np.ones(len(lines.nodes), dtype=int)
