@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rose_carla.noise import InvalidationRate, wilson_interval
+from rose_carla.noise import InvalidationRate, most_failures_below, wilson_interval
 from rose_carla.rose.search.drafts import Drafts, Task
 from rose_carla.rose.search.exchange import Exchange
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 #: Minimum difference of probits between two checks for a slope of the person's own.
 _MIN_PROBIT_CHANGE = 0.3
-#: Smallest number of samples after which a check may stop early, and the two-sided confidence at which plans fail then.
-_FIRST_LOOK, _EARLY_CONFIDENCE = 64, 0.998
+#: Smallest number of samples after which a check may stop early.
+_FIRST_LOOK = 48
+#: A plan fails early if, given what was seen, all samples would let it pass with less than this probability.
+_FUTILE = 0.02
 #: Smallest margin aimed at.
 _MIN_MARGIN = 1e-3
 #: Units by which a draft is extended when margins do not determine how far to go.
@@ -68,14 +70,16 @@ class Settling:
     ) -> tuple[np.ndarray, InvalidationRate]:
         """Return which plans end favourably and are robust on fresh noise, and their invalidation rates.
 
-        The samples come in parts, each four times as large as all before. Plans that surely fail, or pass at a tenth of
-        the allowed error, get no more of them.
+        The samples come in parts, each as large as all before. Plans that would hardly pass with all samples get no more
+        of them, and neither do plans that pass with a part of the allowed error.
         """
         n_check, confidence = n_check or self.n_check, confidence or self.confidence
         ends_accepted = self.task.margins(ends) > 0
         sizes = [n_check]
-        while sizes[0] >= 4 * _FIRST_LOOK:
-            sizes.insert(0, sizes[0] // 4)
+        while sizes[0] >= 2 * _FIRST_LOOK:
+            sizes.insert(0, sizes[0] // 2)
+        most = most_failures_below(self.task.limit, n_check, 2 * confidence - 1)
+        early = 1 - (1 - confidence) / len(sizes)
         failures, n = np.zeros(len(plans)), np.zeros(len(plans), dtype=int)
         left = np.arange(len(plans))
         for size in sizes:
@@ -86,9 +90,9 @@ class Settling:
             seen = self.task.robustness.evaluate(factuals[left], part, more, chosen, 0.95)
             failures[left] += seen.rate * more
             n[left] = size
-            lower, _ = wilson_interval(failures[left], size, _EARLY_CONFIDENCE)
-            _, upper = wilson_interval(failures[left], size, 1 - (1 - confidence) / 5)
-            left = left[(lower < self.task.limit) & (upper >= self.task.limit)]
+            _, upper = wilson_interval(failures[left], size, early)
+            may_pass = _chance_of_at_most(most, failures[left], size, n_check) > _FUTILE
+            left = left[may_pass & (upper >= self.task.limit)]
         lower, upper = wilson_interval(failures, n, 2 * confidence - 1)
         return (upper < self.task.limit) & ends_accepted, InvalidationRate(failures / n, lower, upper, n_check)
 
@@ -142,6 +146,17 @@ class Settling:
             if len(rows) == 0:
                 break
         return best, passed, best_rates
+
+
+def _chance_of_at_most(most: int, failures: np.ndarray, n: int, n_all: int) -> np.ndarray:
+    """Return the chance of at most ``most`` failures in ``n_all`` samples, given ``failures`` in the first ``n``.
+
+    The other samples are approximately normal, with the mean and variance of their predictive distribution.
+    """
+    rate, others = (failures + 0.5) / (n + 1), n_all - n
+    deviation = np.sqrt(others * rate * (1 - rate) * (1 + others / n))
+    missing = most - failures - others * rate
+    return np.where(deviation > 0, ndtr(missing / np.maximum(deviation, 1e-12)), missing >= 0)
 
 
 def usual_slope(margins: np.ndarray, rates: np.ndarray, n_samples: int) -> float:

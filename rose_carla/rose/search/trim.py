@@ -6,14 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 from rose_carla.mdp import Accumulated
-from rose_carla.rose.search.drafts import Drafts
-from rose_carla.rose.search.settle import Settling
+from rose_carla.rose.search.drafts import Drafts, best_of_each
+from rose_carla.rose.search.settle import Settling, probit
 
-#: Maximum number of rounds; each makes every plan shorter or ends it.
-_ROUNDS = 24
+#: Maximum number of rounds; each checks one shorter version of every plan, and at first all without a step.
+_ROUNDS = 40
 #: Factors on the samples of the check of a shorter plan, under one-off noise and for a crowd, which takes a hundred
 #: times as long, and on its error: of many, those that pass are lucky.
 _LONGER, _LONGER_CROWD, _ERROR = 3.0, 1.5, 0.2
+#: Probit of the success of a plan without its only change.
+_HOPELESS = -2.0
+#: Smallest share of the lengths in question that a round excludes.
+_PROGRESS = 0.2
 
 
 def trim(
@@ -21,9 +25,10 @@ def trim(
 ) -> tuple[Drafts, np.ndarray]:
     """Return plans without changes that are not needed to pass the check, and their invalidation rates.
 
-    Every variant is checked on fresh noise, with more samples and at a higher confidence than usual, which decides
-    cases near the limit. The variant that saves most replaces the plan, until none passes. The units by which a step is
-    shortened double while that succeeds. A variant that failed is not tried again: the plan is not more robust then.
+    Every shorter plan is checked on fresh noise, with more samples and at a higher confidence than usual, which decides
+    cases near the limit. At first each change is left out; the largest that is not needed goes. Then changes are
+    shortened one at a time, to the length where a line through the probits of a length that passes and of one that
+    fails reaches the goal. A length that failed is not tried again: the plan is not more robust then.
 
     Parameters
     ----------
@@ -36,36 +41,35 @@ def trim(
     """
     drafts, rates = _shorten_last(settling, drafts.copy(), rates.copy(), rngs)
     numeric = np.array([feature.encodings is None for feature in drafts.space.features])
-    units = np.ones((len(drafts), len(numeric)))
-    may_drop = np.ones(units.shape, dtype=bool)
-    may_shorten = np.broadcast_to(numeric, units.shape).copy()
+    everyone = np.arange(len(drafts))
+    may_drop = np.ones((len(drafts), len(numeric)), dtype=bool)
+    # lengths in units that are too short, and the probits of success there
+    too_short, low = np.zeros(may_drop.shape), np.full(may_drop.shape, _HOPELESS)
     for _ in range(_ROUNDS):
         sizes = drafts.sizes()
         changed = sizes > 1e-9
-        units = np.where(sizes > units + 1e-6, units, 1.0)
         drop = may_drop & changed & (changed.sum(axis=1) > 1)[:, None]
-        shorten = may_shorten & changed & (sizes > units + 1e-6)
-        # a step of one unit or less is left out as a whole
-        kinds = [np.argwhere(drop), np.argwhere(shorten)]
-        tried = np.concatenate(kinds)
-        if len(tried) == 0:
+        high = probit(rates, settling.n_check)[:, None]
+        room = sizes - too_short
+        shorten = numeric & changed & ~drop.any(axis=1, keepdims=True) & (room > 1 + 1e-6)
+        share = ((settling.goal - low) / np.maximum(high - low, 1e-9)).clip(_PROGRESS, 1 - _PROGRESS)
+        units = np.where(shorten, np.floor(room * (1 - share)).clip(1, np.ceil(room - 1e-6) - 1), 0.0)
+        longest = units.argmax(axis=1)
+        one = units[everyone, longest] > 0
+        row, feature = np.concatenate([np.argwhere(drop), np.column_stack([everyone, longest])[one]]).T
+        if len(row) == 0:
             break
-        row, feature = tried.T
-        amount = np.where(np.arange(len(tried)) < len(kinds[0]), np.inf, units[row, feature])
+        whole = np.arange(len(row)) < drop.sum()
+        amount = np.where(whole, np.inf, units[row, feature])
         variants = drafts[row].reduce(feature, amount)
-        whole = np.isinf(amount)
         passed, seen = _check(settling, variants, row, rngs)
-        saved = np.minimum(amount, sizes[row, feature])
+        failed = np.flatnonzero(~passed)
+        may_drop[row[failed], feature[failed]] = False
+        too_short[row[failed], feature[failed]] = np.where(whole, 0.0, sizes[row, feature] - amount)[failed]
+        low[row[failed], feature[failed]] = np.minimum(probit(seen[failed], settling.n_check), settling.goal - 1e-3)
         best = np.flatnonzero(passed)
-        best = best[np.lexsort((-saved[best], row[best]))]
-        best = best[np.unique(row[best], return_index=True)[1]]
+        best = best[best_of_each(row[best], -np.minimum(amount, sizes[row, feature])[best], 1)]
         drafts[row[best]], rates[row[best]] = variants[best], seen[best]
-        may_drop[row[whole & ~passed], feature[whole & ~passed]] = False
-        failed = ~whole & ~passed
-        may_shorten[row[failed], feature[failed]] = units[row[failed], feature[failed]] > 1
-        units[row[failed], feature[failed]] = 1
-        shortened = best[~whole[best]]
-        units[row[shortened], feature[shortened]] *= 2
     return drafts, rates
 
 
