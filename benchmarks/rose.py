@@ -30,7 +30,7 @@ from rose_carla import RoseMul, RoseOne, datasets, mdp, models, ppo
 from measured_tables import TABLES, Build, MeasuredTable, add_options, build, chosen_tables
 from plan_quality import fresh_rates, judge
 from result_file import ResultFile, markdown
-from rose_carla.noise import invalidation_rate, wilson_interval
+from rose_carla.noise import wilson_interval
 from rose_carla.rose import Rose
 from rose_carla.rose.search.settle import Settling
 
@@ -295,15 +295,21 @@ def people_row(table: MeasuredTable, method_name: str, seed: int, n_tried: int) 
 
 
 def crude_search(method: Rose, factual: np.ndarray, model: Any, rng: np.random.Generator) -> tuple[bool, float]:
-    """Return whether the crude search finds an accepted state, and the one-off rate of its best on fresh draws."""
-    one_off = method.task.one_off
-    assert one_off is not None
+    """Return whether the crude search finds an accepted state, and the rate of its best on fresh draws.
+
+    Rates are those of the method's own noise.
+    """
     training = model.data.df_train[model.feature_input_order].to_numpy(dtype=float)
-    state, _ = oracle.most_robust(method.task, factual, training, rng)
-    if method.task.margins(state[None])[0] <= 0:
-        return False, 1.0
-    rate = invalidation_rate(one_off.favourable, state[None], one_off.noise, one_off.variance, FRESH_DRAWS, rng).rate
-    return True, float(rate[0])
+    if isinstance(method, RoseMul):
+        plan, _ = oracle.most_robust_plan(method.task, factual, training, rng)
+        if plan is None:
+            return False, 1.0
+    else:
+        state, _ = oracle.most_robust(method.task, factual, training, rng)
+        if method.task.margins(state[None])[0] <= 0:
+            return False, 1.0
+        plan = (state - factual)[None]
+    return True, float(method.task.robustness.evaluate(factual[None], [plan], FRESH_DRAWS, rng, 0.95).rate[0])
 
 
 def mean(values: Any) -> float:

@@ -16,6 +16,8 @@ from rose_carla.noise._sampling import kernels, normals
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
+#: States that are asked how many boxes they may draw from: those whose log bounds are this near the largest one.
+_STATES, _NEAR = 64, 5.0
 
 
 class Density:
@@ -308,7 +310,17 @@ def _boxes(points: np.ndarray) -> tuple[np.ndarray, kernels.Boxes]:
     shelf_low = box_low.min(axis=2)
     shelf_high = np.where(box_low < kernels.PADDING, box_high, -kernels.PADDING).max(axis=2)
     by_feature = np.ascontiguousarray(blocks.transpose(0, 2, 1))
-    return order, kernels.Boxes(by_feature, n, box_low, box_high, _grouped(shelf_low), _grouped(shelf_high))
+    weigh_all = n <= kernels.FEW or _likely_share(points, blocks.min(axis=1), real.max(axis=1)) > kernels.LIKELY
+    return order, kernels.Boxes(by_feature, n, weigh_all, box_low, box_high, _grouped(shelf_low), _grouped(shelf_high))
+
+
+def _likely_share(points: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """Return the share of boxes with the faces ``low`` and ``high`` that states like the points may draw from."""
+    shares = []
+    for state in points[:: -(-len(points) // _STATES)]:
+        bounds = -0.5 * (np.maximum(low - state, state - high).clip(0) ** 2).sum(axis=1)
+        shares.append((bounds > bounds.max() - _NEAR).mean())
+    return float(np.mean(shares))
 
 
 def _grouped(faces: np.ndarray) -> np.ndarray:

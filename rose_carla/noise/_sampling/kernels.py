@@ -4,13 +4,13 @@ After :meth:`.Density.whiten` the weight of data point ``y`` for state ``z`` is 
 ``r = sqrt(h / (variance + h))`` and the variances ``h`` of the kernels. Drawing a point by its weight looks at every
 point once, which dominates the cost of plausible noise. There are two ways to do it faster; both are **exact**.
 
-**Few points** (:data:`FEW`): weigh them all, but several states in one pass over the points, and by products: the log
-of a weight is ``(r^2 z) . y - |r y|^2 / 2`` plus a term that all points share, and the second term is the same for all
-states with the same variance. Each lane keeps the running sum of its weights, so a draw is a choice of a lane and a
-binary search in it.
+**Weighing all points**, where they are few (:data:`FEW`) or have so many features that bounds exclude hardly any
+(:data:`LIKELY`): several states in one pass over the points, and by products: the log of a weight is
+``(r^2 z) . y - |r y|^2 / 2`` plus a term that all points share, and the second term is the same for all states with the
+same variance. Each lane keeps the running sum of its weights, so a draw is a choice of a lane and a binary search in it.
 
-**Many points**: most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, and the boxes
-on shelves of :data:`BOXES`. The distance of a state to a shelf bounds the weights on it from above. With these bounds:
+**By bounds**: most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, and the boxes on
+shelves of :data:`BOXES`. The distance of a state to a shelf bounds the weights on it from above. With these bounds:
 
 1. Draw a shelf in proportion to the bound on the sum of its weights, by a level between 0 and the sum of all bounds.
 2. If it is closed, open it: compute the bounds of its boxes, which add up to less. If the level lies beyond them,
@@ -23,7 +23,7 @@ opened in advance, which is faster than waiting until they are drawn.
 
 Distances are in single precision, which gives weights to about 1e-5 while the state is near the data. A state that is
 not gets the answer :data:`FAR_AWAY`, and the caller weighs all points in double precision. Products are as accurate
-only near the centre of the data: other states among few points are treated as among many.
+only near the centre of the data: points are drawn by bounds for other states.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ from rose_carla.noise._sampling.normals import uniform
 BOX = BOXES = LANES
 #: Up to this number of points all are weighed: bounds take longer than the weights they save.
 FEW = 2048
+#: All points are weighed too if the bounds of more than this share of the boxes are near the largest one.
+LIKELY = 0.18
 #: Answer for a state further from the data than single precision can measure.
 FAR_AWAY = -1
 #: Coordinate of padding: further than any data, and finite, because fast mathematics assumes finite numbers.
@@ -80,6 +82,8 @@ class Boxes(NamedTuple):
         (boxes, d, BOX) float32; the last box is padded with points at :data:`PADDING`.
     n_points
         Number of points without padding.
+    weigh_all
+        Whether weighing all points is faster than bounds.
     box_low, box_high
         (shelves, d, BOXES) float32 faces of the boxes, padded.
     shelf_low, shelf_high
@@ -88,6 +92,7 @@ class Boxes(NamedTuple):
 
     points: np.ndarray
     n_points: int
+    weigh_all: bool
     box_low: np.ndarray
     box_high: np.ndarray
     shelf_low: np.ndarray
@@ -120,14 +125,14 @@ def draw_points(
     out
         (b, n) int64, filled with places of points: box * BOX + position.
     """
-    if boxes.n_points <= FEW:
-        _draw_from_few(first, last, states, variance, kernel_variance, boxes, seeds, out)
+    if boxes.weigh_all:
+        _draw_by_weighing_all(first, last, states, variance, kernel_variance, boxes, seeds, out)
     else:
-        _draw_from_many(first, last, states, variance, kernel_variance, boxes, seeds, out)
+        _draw_by_bounds(first, last, states, variance, kernel_variance, boxes, seeds, out)
 
 
 @jit
-def _draw_from_few(
+def _draw_by_weighing_all(
     first: int,
     last: int,
     states: np.ndarray,
@@ -174,7 +179,7 @@ def _draw_from_few(
                 stream[0] = seeds[i + t]
                 _draw_from_sums(sums[t], boxes.n_points, stream, out[i + t])
             else:
-                _draw_from_many(i + t, i + t + 1, states, variance, kernel_variance, boxes, seeds, out)
+                _draw_by_bounds(i + t, i + t + 1, states, variance, kernel_variance, boxes, seeds, out)
         i += together
 
 
@@ -264,7 +269,7 @@ def _compute_masses(envelope: _Envelope, n_opened: int, reference: float) -> flo
 
 
 @jit
-def _draw_from_many(
+def _draw_by_bounds(
     first: int,
     last: int,
     states: np.ndarray,
