@@ -6,8 +6,9 @@ point once, which dominates the cost of plausible noise. There are two ways to d
 
 **Weighing all points**, where they are few (:data:`FEW`) or have so many features that bounds exclude hardly any
 (:data:`LIKELY`): several states in one pass over the points, and by products: the log of a weight is
-``(r^2 z) . y - |r y|^2 / 2`` plus a term that all points share, and the second term is the same for all states with the
-same variance. Each lane keeps the running sum of its weights, so a draw is a choice of a lane and a binary search in it.
+``(r^2 z) . y - |r y|^2 / 2`` plus a term that all points share, and the second term is the same for all states with
+the same variance. Each lane keeps the running sum of its weights, so a draw is a choice of a lane and a binary search
+in it.
 
 **By bounds**: most weights are negligible, so the points are kept in boxes of :data:`BOX` near points, and the boxes on
 shelves of :data:`BOXES`. The distance of a state to a shelf bounds the weights on it from above. With these bounds:

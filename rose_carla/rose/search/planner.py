@@ -17,7 +17,7 @@ from rose_carla.rose.search.trim import trim
 from rose_carla.rose.search.walk import Walks, walk
 
 #: Parts of the search that :attr:`Planner.without` switches off, to measure what each of them brings.
-PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sweeps", "order", "trimming")
+PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sweeps", "redo", "order", "trimming")
 #: Maximum depth of the beam search.
 _BEAM_DEPTH = 16
 #: Factor on the samples of a second walk.

@@ -43,7 +43,7 @@ class Reach:
     aim: float
     #: Cost of changing one more feature, in units of action.
     sparsity_weight: float
-    #: Parts that are switched off: "rows" of the training data, "ascent", "sweeps" under accumulated noise.
+    #: Parts that are switched off: "rows" of the training data, "ascent"; "sweeps" and "redo" under accumulated noise.
     without: frozenset[str] = frozenset()
     _accepted: np.ndarray = field(init=False)
 

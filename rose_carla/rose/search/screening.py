@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search.drafts import Drafts, Task, best_of_each
-from rose_carla.rose.search.sweeps import sweep_search
+from rose_carla.rose.search.sweeps import redo_changes, sweep_search
 
 #: Number of the source of drafts that are whole training rows.
 WHOLE = 0
@@ -26,8 +26,10 @@ _PER_SOURCE = 2
 _SAFE = 0.85
 #: Noisy versions of drafts in the first look under accumulated noise, and the rate below which there is a second.
 _FEW, _HOPEFUL = 24, 0.5
-#: Whole rows that are judged under accumulated noise.
-_WHOLE_ROWS = 24
+#: Whole rows that are judged under accumulated noise: the nearest, and those with the largest margins.
+_NEAR_ROWS, _INNER_ROWS = 24, 12
+#: Most robust drafts whose changes are redone under accumulated noise.
+_REDONE = 2
 #: Rate under one-off noise below which they are preferred.
 _ROBUST_RATE = 0.1
 #: Floats of noisy versions held at once.
@@ -48,7 +50,7 @@ class Screening:
     moves: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
     #: From factuals and states to the costs of the changes.
     cost: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    #: Parts that are switched off: "rows" of the training data and "sweeps" under accumulated noise.
+    #: Parts that are switched off: "rows" of the training data, "sweeps" and "redo" under accumulated noise.
     without: frozenset[str] = frozenset()
 
     def judge(
@@ -84,23 +86,43 @@ class Screening:
                 owners, ends = np.concatenate([owners, owners[starts]]), np.concatenate([ends, higher])
                 sources = np.concatenate([sources, sources[starts]])
                 rates = np.concatenate([rates, self._screen(higher, _FINAL, 1)])
-        costs = self.cost(factuals[owners], ends)
         drafts = Drafts.largest_first(self.task.space, factuals[owners], ends)
-        if self.task.one_off is not None and self.task.one_off is not self.task.robustness:
-            kept = _finalists(owners, costs, rates, self.aim)
-            far = np.unique(owners[kept])[
-                np.bincount(owners[kept], rates[kept] < _HOPEFUL)[np.unique(owners[kept])] == 0
-            ]
-            drafts, owners, rates = self._judged(
-                drafts[kept[:0]], owners[:0], rates[:0], drafts[kept], owners[kept], rngs
-            )
-            if "sweeps" not in self.without:
-                drafts, owners, rates = self._append(drafts, owners, rates, rngs)
-            if "rows" not in self.without:
-                left = np.flatnonzero(~np.isin(people, [*owners[rates < _SAFE * self.aim], *far]))
-                near = left[best_of_each(people[left], preference[left], _WHOLE_ROWS)]
-                more = Drafts.largest_first(self.task.space, factuals[people[near]], whole[near])
-                drafts, owners, rates = self._judged(drafts, owners, rates, more, people[near], rngs)
+        if self.task.one_off is None or self.task.one_off is self.task.robustness:
+            return drafts, owners, rates
+        kept = _finalists(owners, self.cost(factuals[owners], ends), rates, self.aim)
+        hopeful = np.isin(people, owners[kept[rates[kept] < _HOPEFUL]])
+        whole_rows = Drafts.largest_first(self.task.space, factuals[people], whole)[np.flatnonzero(hopeful)]
+        return self._judge_crowds(drafts[kept], owners[kept], whole_rows, people[hopeful], preference[hopeful], rngs)
+
+    def _judge_crowds(
+        self,
+        drafts: Drafts,
+        owners: np.ndarray,
+        whole_rows: Drafts,
+        people: np.ndarray,
+        preference: np.ndarray,
+        rngs: Sequence[np.random.Generator],
+    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+        """Return the best drafts under accumulated noise: these, then of each kind until one should pass.
+
+        After sweeps from these drafts come whole training rows of ``people``, those with the smallest ``preference``
+        and those with the largest margins, then the most robust drafts with their changes redone.
+        """
+        nothing = Drafts.empty(self.task.space, drafts.factuals[:0])
+        drafts, owners, rates = self._judged(nothing, owners[:0], np.empty(0), drafts, owners, rngs)
+        if "sweeps" not in self.without:
+            drafts, owners, rates = self._append(drafts, owners, rates, rngs)
+        left = np.flatnonzero(~np.isin(people, owners[rates < _SAFE * self.aim]))
+        if len(left) and "rows" not in self.without:
+            inner = -self.task.smoothed_margins(whole_rows.ends[left])
+            nearest = best_of_each(people[left], preference[left], _NEAR_ROWS)
+            left = left[np.union1d(nearest, best_of_each(people[left], inner, _INNER_ROWS))]
+            drafts, owners, rates = self._judged(drafts, owners, rates, whole_rows[left], people[left], rngs)
+        starts = best_of_each(owners, rates, _REDONE)
+        starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < 1)]
+        if len(starts) and "redo" not in self.without:
+            more = redo_changes(self.task, drafts[starts], owners[starts], self.aim, rngs)
+            drafts, owners, rates = self._judged(drafts, owners, rates, more, owners[starts], rngs)
         return drafts, owners, rates
 
     def _climb(self, factuals: np.ndarray, states: np.ndarray, n_moves: int | None) -> np.ndarray:

@@ -70,8 +70,8 @@ class Settling:
     ) -> tuple[np.ndarray, InvalidationRate]:
         """Return which plans end favourably and are robust on fresh noise, and their invalidation rates.
 
-        The samples come in parts, each as large as all before. Plans that would hardly pass with all samples get no more
-        of them, and neither do plans that pass with a part of the allowed error.
+        The samples come in parts, each as large as all before. Plans that would hardly pass with all samples get no
+        more of them, and neither do plans that pass with a part of the allowed error.
         """
         n_check, confidence = n_check or self.n_check, confidence or self.confidence
         ends_accepted = self.task.margins(ends) > 0
