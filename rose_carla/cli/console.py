@@ -16,9 +16,8 @@ from types import FrameType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
 import click
-from rose_carla._lib.text import one_line, printable, printable_lines
 from rose_carla._lib.user_code import UserExitError, exit_raises
-from rose_carla.errors import DataError, RoseCarlaError, unknown_name
+from rose_carla.errors import DataError, RoseCarlaError, one_line, printable, printable_lines, unknown_name
 
 # Exit codes.
 DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130

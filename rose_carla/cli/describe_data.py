@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import click
 import pandas as pd
 from pandas.api import types
-from rose_carla._lib.text import format_columns, one_line, printable
 from rose_carla.cli import Command, console, inputs, options
 from rose_carla.cli.inputs import DataChoice, LoadedData
 from rose_carla.datasets.csv_files import feature_categories, feature_ranges, plain
-from rose_carla.errors import DataError
+from rose_carla.errors import DataError, format_columns, one_line, printable
 
 #: Number of categories that are printed.
 _SHOWN = 8

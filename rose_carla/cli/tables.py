@@ -17,7 +17,6 @@ from rose_carla import bench, plots
 from rose_carla import datasets as data_sets
 from rose_carla._lib.files import check_writable, write_file
 from rose_carla._lib.runtime import n_cores
-from rose_carla._lib.text import printable
 from rose_carla.bench import layouts
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.figure_recipes import RECIPES
@@ -29,7 +28,7 @@ from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_co
 from rose_carla.carla_compat import import_optional
 from rose_carla.cli import Command, NameType, WordsOption, console, options
 from rose_carla.cli.inputs import find_method
-from rose_carla.errors import RoseCarlaError
+from rose_carla.errors import RoseCarlaError, printable
 from tqdm import tqdm
 
 _RESUME = "Finished cells are kept: the same command continues where it stopped."

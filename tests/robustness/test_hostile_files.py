@@ -18,8 +18,8 @@ from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
 from hostile_files import BOMBS, SAVED_CLASSIFIERS
 from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
-from rose_carla._lib.text import csv_safe, csv_safe_frame
 from rose_carla.bench.runner import to_csv
+from rose_carla.datasets.csv_files import csv_safe, csv_safe_frame
 from rose_carla.errors import ModelError, PlanError
 from rose_carla.rose import policy_file
 
