@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.params import flag, integer, number
-from rose_carla._lib.runtime import Deadline, parallel_ranges
+from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.genes import Genes
 from rose_carla.method import OneShot, OneShotSettings
 from rose_carla.models import favourable
 from rose_carla.models.training import one_thread
+from rose_carla.noise.density import parallel_ranges
 from tqdm.auto import tqdm
 
 #: Perturbed rows per call of the classifier, so that they fit into the cache.

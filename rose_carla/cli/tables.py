@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import joblib
 import pandas as pd
 from rose_carla import bench, plots
 from rose_carla import datasets as data_sets
 from rose_carla._lib.files import check_writable, write_file
-from rose_carla._lib.runtime import n_cores
 from rose_carla.bench import layouts
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.figure_recipes import RECIPES
@@ -118,7 +118,7 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
         raise console.CommandError("--backend dask requires --scheduler ADDRESS.")
     if params["backend"] != "dask" and params["scheduler"]:
         raise console.CommandError("--scheduler requires --backend dask.")
-    jobs = params["jobs"] or (n_cores() if params["quick"] else 1)
+    jobs = params["jobs"] or (joblib.cpu_count() if params["quick"] else 1)
     sizes = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
     names, seeds = tuple(dict.fromkeys(params["datasets"])), tuple(range(params["seeds"]))
     scope = Scope(

@@ -52,7 +52,7 @@ def assert_same_arrays(expected, finished, cell, other=None):
 @pytest.mark.slow
 def test_two_workers_compute_what_one_does_even_if_some_die(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")  # the limits must be those of the engine, not of the tests
-    monkeypatch.setattr(engine, "n_cores", lambda: 6)
+    monkeypatch.setattr(engine.joblib, "cpu_count", lambda: 6)
     plain = [judgement(name) for name in ("GrSp", "PROBE", "fake_methods:Liked")]
     tells, unlucky, doomed = (
         judgement(f"fake_methods:{name}", folder=str(tmp_path)) for name in ("Tells", "DiesOnce", "Dies")
@@ -230,7 +230,7 @@ def test_libraries_have_one_thread_whatever_the_number_of_ours(tmp_path):
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_cores_are_shared_among_jobs(monkeypatch, cores):
-    monkeypatch.setattr(engine, "n_cores", lambda: cores)
+    monkeypatch.setattr(engine.joblib, "cpu_count", lambda: cores)
     for jobs in range(1, 12):
         made = Local(jobs)
         assert made.n_threads >= 1

@@ -290,7 +290,8 @@ def test_invalid_selection_of_negative_instances_is_rejected(compas_linear, opti
 def test_one_feature_is_enough(compas):
     frame = pd.DataFrame({"a": np.linspace(0, 1, 40), "good": np.arange(40) % 2})
     data = datasets.from_frame(frame, "good", name="one")
-    model = Foreign(models.train(data, "linear", use_cache=False), ("a",))
+    settings = models.paper_settings("linear", "adult")  # few steps
+    model = Foreign(models.train(data, "linear", settings=settings, use_cache=False), ("a",))
     assert models.probability(model)(np.zeros((3, 1))).shape == (3,)
 
 

@@ -60,8 +60,12 @@ def test_small_tables_are_trained_long_enough(kind):
     if kind == "linear":
         few = models.train(data, kind, settings=models.paper_settings(kind, "adult"), use_cache=False)
         assert models.accuracy(few, data.df_test) < 0.9, "otherwise the paper's settings would do"
-    for name in datasets.NAMES:
-        assert models.default_settings(kind, datasets.load(name)) == models.paper_settings(kind, name)
+
+
+@pytest.mark.parametrize("kind", ["ann", "linear"])
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_the_papers_data_sets_are_trained_as_in_the_paper(kind, name, request):
+    assert models.default_settings(kind, request.getfixturevalue(name)) == models.paper_settings(kind, name)
 
 
 def test_the_papers_architecture(compas_ann, compas_linear):

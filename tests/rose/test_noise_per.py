@@ -14,7 +14,7 @@ N = 1000
 
 @pytest.fixture(scope="module")
 def people(compas_linear):
-    return models.negative_instances(compas_linear).head(12)
+    return models.negative_instances(compas_linear).head(6)
 
 
 @pytest.fixture(scope="module", params=["unit", "action"])
