@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from rose_carla.mdp import VectorMDP
 from rose_carla.models.training import one_thread
-from rose_carla.ppo.actor_critic import ActorCritic
 from rose_carla.ppo.config import PPOSettings, Update
+from rose_carla.ppo.policy import ActorCritic
 from torch import nn
 from tqdm.auto import tqdm
 
