@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.io.common import infer_compression
-from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.datasets.encoding import reachable_values
+from rose_carla.datasets.dataset import Dataset, reachable_values
+from rose_carla.datasets.frames import from_frame
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Words for a missing value in CSV files, beside an empty cell.

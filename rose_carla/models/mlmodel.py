@@ -15,7 +15,7 @@ from carla.models.api import MLModel
 from carla.models.catalog import MLModelCatalog
 from rose_carla.carla_compat import import_optional
 from rose_carla.datasets import mutable_columns
-from rose_carla.datasets.encoding import as_floats
+from rose_carla.datasets.dataset import as_floats
 from rose_carla.errors import ModelError, short_repr
 
 

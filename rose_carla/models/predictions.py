@@ -13,7 +13,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import project_categories
-from rose_carla.datasets.encoding import as_floats, check_labels, check_rows
+from rose_carla.datasets.dataset import as_floats, check_labels, check_rows
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, ListOrderModel, check_data, check_model, feature_order
 from rose_carla.models.training import Network

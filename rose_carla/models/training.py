@@ -17,7 +17,7 @@ import torch
 from carla.data.api import Data
 from rose_carla._lib.files import FileFormatError, FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
-from rose_carla.datasets.dataset import RESERVED_NAMES
+from rose_carla.datasets.frames import RESERVED_NAMES
 from rose_carla.errors import ModelError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import TorchModel, check_data
 from tqdm.auto import tqdm
