@@ -13,7 +13,7 @@ from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.genes import Genes
 from rose_carla.method import OneShot, OneShotSettings
 from rose_carla.models import favourable
-from rose_carla.models.training import one_thread
+from rose_carla.models.networks import one_thread
 from rose_carla.noise.density import parallel_ranges
 from tqdm.auto import tqdm
 

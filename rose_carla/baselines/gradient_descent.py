@@ -16,7 +16,7 @@ from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.mdp import OneOff
 from rose_carla.method import OneShot
 from rose_carla.models import Logit, favourable, logit
-from rose_carla.models.training import one_thread
+from rose_carla.models.networks import one_thread
 from rose_carla.noise import Claim, GaussianNoise
 from tqdm.auto import tqdm
 

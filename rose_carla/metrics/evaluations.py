@@ -19,8 +19,7 @@ from rose_carla._lib.params import REQUIRED, Hyperparameters, choice, factor, fl
 from rose_carla.datasets import action_units, feature_groups, relative_noise
 from rose_carla.errors import DataError, NoiseError, error_text
 from rose_carla.models import favourable
-from rose_carla.models.mlmodel import with_list_order
-from rose_carla.models.predictions import finite_rows, numeric_columns
+from rose_carla.models.mlmodel import finite_rows, numeric_columns, with_list_order
 from rose_carla.noise import (
     NOISE_PER,
     Density,

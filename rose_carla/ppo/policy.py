@@ -17,7 +17,7 @@ from rose_carla.datasets import project_categories
 from rose_carla.errors import PlanError, error_text, short_repr
 from rose_carla.models import probability
 from rose_carla.models.mlmodel import check_model
-from rose_carla.models.training import put_weights
+from rose_carla.models.networks import put_weights
 from rose_carla.ppo.config import Update
 from torch import nn
 

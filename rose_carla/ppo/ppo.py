@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from rose_carla.mdp import VectorMDP
-from rose_carla.models.training import one_thread
+from rose_carla.models.networks import one_thread
 from rose_carla.ppo.config import PPOSettings, Update
 from rose_carla.ppo.policy import ActorCritic
 from torch import nn

@@ -155,7 +155,7 @@ def test_invalid_rows_are_rejected(compas, compas_ann):
 
 def test_cache_returns_the_same_model_without_training(german, cache_folder, monkeypatch):
     first = models.train(german)
-    monkeypatch.setattr("rose_carla.models.training._fit", None)  # training again would now fail
+    monkeypatch.setattr("rose_carla.models.networks._fit", None)  # training again would now fail
     second = models.train(german)
     np.testing.assert_array_equal(first.predict_proba(german.df), second.predict_proba(german.df))
 
