@@ -17,8 +17,8 @@ from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench.cells import PATIENCE, build_method
 from rose_carla.bench.method_registry import METHODS
-from rose_carla.cli import Command, NameType, WordsOption, console, inputs, options
-from rose_carla.cli.inputs import DataChoice
+from rose_carla.cli import console, inputs, options
+from rose_carla.cli.options import Command, DataChoice, NameType, WordsOption
 from rose_carla.datasets.csv_files import PeopleReader, csv_safe_frame
 from rose_carla.errors import DataError, format_columns, one_line
 from rose_carla.metrics import METRICS

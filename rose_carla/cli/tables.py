@@ -26,8 +26,9 @@ from rose_carla.bench.render import render_text, write_report
 from rose_carla.bench.runner import Experiment, Finished, Store, experiment_errors, results_frame
 from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.carla_compat import import_optional
-from rose_carla.cli import Command, NameType, WordsOption, console, options
+from rose_carla.cli import console, options
 from rose_carla.cli.inputs import find_method
+from rose_carla.cli.options import Command, NameType, WordsOption
 from rose_carla.errors import RoseCarlaError, printable
 from tqdm import tqdm
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from rose_carla import datasets
 from cli_examples import ROLES, SMALL, inside, read
-from rose_carla.cli.inputs import DataChoice, load_policy
-from rose_carla.cli.options import parse_hyperparams
+from rose_carla.cli.inputs import load_policy
+from rose_carla.cli.options import DataChoice, parse_hyperparams
 
 pytest_plugins = ("cli_examples",)
 
