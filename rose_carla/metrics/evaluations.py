@@ -8,6 +8,7 @@ in the paper's tables.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -129,7 +130,7 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     return found.where(np.isfinite(found).all(axis=1))
 
 
-class Evaluation:
+class Evaluation(ABC):
     """Base class of metrics; a subclass sets :attr:`columns` and implements :meth:`evaluate_rows`.
 
     Parameters
@@ -163,12 +164,12 @@ class Evaluation:
             values[found] = self.evaluate_rows(starts, ends, np.flatnonzero(found), aligned.index[found])
         return pd.DataFrame(values, index=factuals.index, columns=list(self.columns))
 
+    @abstractmethod
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         """Return values (m, columns) of factuals ``starts`` (m, d) and counterfactuals ``ends`` (m, d).
 
         ``rows`` are their positions among all factuals, ``labels`` their row labels.
         """
-        raise NotImplementedError
 
 
 class Validity(Evaluation):
@@ -214,8 +215,10 @@ class RecourseTime(Evaluation):
 
     def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
         """Return the same mean in every row, also where nothing was found: the search took time there too."""
-        finite_rows(factuals, self.mlmodel.feature_input_order)
-        return pd.DataFrame({"Recourse_Time": self.settings.seconds / len(factuals)}, index=factuals.index)
+        return super().get_evaluation(factuals, factuals)
+
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+        return np.full((len(rows), 1), self.settings.seconds / len(rows))
 
 
 class LogDensity(Evaluation):
@@ -245,8 +248,9 @@ class _InvalidationMetric(Evaluation):
 class _OneOffAIR(_InvalidationMetric):
     """Invalidation rate under one-off noise, with its interval."""
 
+    @abstractmethod
     def _noise(self) -> Noise:
-        raise NotImplementedError
+        """Return the noise."""
 
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings

@@ -46,7 +46,7 @@ class Metric:
 
     label: str
     higher_is_better: bool
-    evaluation: type[Evaluation] = Evaluation
+    evaluation: type[Evaluation] = Evaluation  # type: ignore[type-abstract]
     needs_noise: bool = False
     digits: int = 2
     show_std: bool = True

@@ -17,11 +17,11 @@ from carla.models.api import MLModel
 from rose_carla._lib.params import (
     Hyperparameters,
     flag,
+    integer,
+    integers,
     mapping,
     number,
-    optional_flag,
-    optional_integer,
-    optional_integers,
+    optional,
     seed,
 )
 from rose_carla._lib.runtime import Deadline
@@ -62,11 +62,11 @@ class SequentialSettings(Hyperparameters):
     #: The large constant reward.
     constant_reward: float = number(100.0, gt=0)
     #: Sizes of moves, in units; None: powers of 2 up to 0.2 of a feature's range, (1, 2, 4, 8) for a unit of 0.025.
-    multiples: tuple[int, ...] | None = optional_integers(le=10**6)
+    multiples: tuple[int, ...] | None = optional(integers((), le=10**6))
     #: From a continuous feature to "increase" or "decrease", the only way it may move.
     monotone: Mapping[str, str] = mapping()
     #: Maximum number of actions per episode and per walk; None: from the distance to favourable states, at least 50.
-    max_actions: int | None = optional_integer()
+    max_actions: int | None = optional(integer(1))
     #: Hyper-parameters of PPO; see :class:`rose_carla.ppo.PPOSettings`.
     ppo: Mapping[str, Any] = mapping()
     #: Seed of training and planning.
@@ -74,7 +74,7 @@ class SequentialSettings(Hyperparameters):
     #: Whether the constructor trains the policy; otherwise call ``fit()``.
     fit: bool = flag(True)
     #: Whether to show progress bars; None: only on a terminal.
-    progress: bool | None = optional_flag()
+    progress: bool | None = optional(flag(False))
 
     def __post_init__(self) -> None:
         super().__post_init__()
