@@ -181,7 +181,7 @@ def _make_tables(
     parts = [_build(spec, finished, run.scope.datasets) for spec in specs]
     parts += [make() for make in further]
     failed = _failures(finished)
-    about = _provenance(run, started, made_by, finished, failed) | {"hyperparameters": _hyperparams(finished)}
+    about = _provenance(run, started, made_by, finished, failed) | {"hyperparams": _hyperparams(finished)}
     held = write_report(run.out_path, title, parts, about, failed, compared)
     for table, _ in parts:
         console.echo(render_text(table))

@@ -274,7 +274,7 @@ class _Best:
         self.rollouts, self.waited, self.stuck = [], 0, False
 
     def _improves_in_rollouts(self) -> bool:
-        """Whether the validity of sampled episodes still rises, or it is too early to tell."""
+        """Whether the validity of sampled episodes still rises, or there are too few of them to judge."""
         window = self.settings.patience * self.settings.evaluate_every
         if len(self.rollouts) < 2 * window:
             return True

@@ -107,8 +107,8 @@ def test_run_json_has_provenance(quick):
     assert about["machine"]["system"]
     assert about["machine"]["processor"]
     assert about["peak_memory_gb"] > 0
-    assert about["hyperparameters"].keys() == set(TABLE_1)
-    assert about["hyperparameters"]["ROSE-mul"]["tau"] == 0.75
+    assert about["hyperparams"].keys() == set(TABLE_1)
+    assert about["hyperparams"]["ROSE-mul"]["tau"] == 0.75
 
 
 def killed_in_the_middle(folder, methods):
