@@ -1,4 +1,4 @@
-"""Actor and critic, the policy and the value function, and their files."""
+"""Actor and critic, the policy and the value function, and their files with the log of the training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from rose_carla.errors import PlanError, error_text, short_repr
 from rose_carla.models import probability
 from rose_carla.models.mlmodel import check_model
 from rose_carla.models.networks import put_weights
-from rose_carla.ppo.config import Update
 from torch import nn
 
 #: Logit of a masked action: its probability and its part in the entropy are exactly 0 in single precision.
@@ -117,6 +117,34 @@ def _orthogonal_(weight: torch.Tensor, gain: float, generator: torch.Generator) 
     q, r = torch.linalg.qr(tall)
     q = q * r.diagonal().sign()
     weight.copy_(gain * (q if tall is normal else q.T))
+
+
+@dataclass(frozen=True)
+class Update:
+    """Log entry of one update."""
+
+    #: Environment steps and time since the start of training.
+    steps: int
+    seconds: float
+    #: Speed of this update, rollout and gradient steps together.
+    steps_per_second: float
+    #: Share of the episodes ended in this rollout that reached the goal; NaN if none ended.
+    validity: float
+    #: Mean size of the plans that reached it, in units of action; NaN without one.
+    cost: float
+    #: Entropy of the policy.
+    entropy: float
+    #: Approximate KL divergence from the policy before the update.
+    approx_kl: float
+    #: Share of steps whose probability ratio was clipped.
+    clip_fraction: float
+    #: Share of the variance of returns that the critic predicted.
+    explained_variance: float
+    #: Clipped value loss.
+    value_loss: float
+    #: Validity and cost of the greedy policy on held-out rows; NaN where it was not evaluated.
+    greedy_validity: float = float("nan")
+    greedy_cost: float = float("nan")
 
 
 def save_policy(

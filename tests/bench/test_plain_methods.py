@@ -24,9 +24,8 @@ from rose_carla.bench import (
     paper_value,
     t_tests,
 )
-from rose_carla.bench.comparison import DIFFERS
+from rose_carla.bench.comparison import DIFFERS, explain_difference, paper_frame
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.paper import explain_difference, paper_frame
 from rose_carla.cli import main
 from rose_carla.errors import PlanError
 
