@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
+from carla.data.pipelining import decode, descale, encode, scale
 from pandas.api import types
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets.scaling import PiecewiseScaler
 from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr, unknown_name
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder
 
 #: The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
@@ -48,6 +50,14 @@ class Schema:
     def features(self) -> tuple[str, ...]:
         """All feature columns."""
         return self.continuous + self.categorical
+
+
+class _Encoder(OneHotEncoder):
+    """Encoder with ``get_feature_names``, which CARLA's methods call also for data without categorical features."""
+
+    def get_feature_names(self, features: Sequence[str]) -> np.ndarray:
+        """Return the names of the encoded columns."""
+        return self.get_feature_names_out(features) if len(features) else np.array([], dtype=object)
 
 
 class Dataset(DataCatalog):
@@ -111,12 +121,19 @@ class Dataset(DataCatalog):
                 f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: "
                 f"{error_text(error)} Each outcome needs at least one row on either side."
             ) from error
-        # CARLA keeps the index, so a row has the same label in splits, factuals and counterfactuals.
-        scaling = "MinMax" if schema.continuous else "Identity"
-        super().__init__(schema.name, raw, raw.iloc[train], raw.iloc[test], scaling_method=scaling)
-        if self.robust:  # CARLA's constructor takes no scaler, so encode once more
-            self.scaler = PiecewiseScaler(self.robust).fit(raw[self.continuous])
-            self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
+        # CARLA's own constructor chooses scaler and encoder itself
+        self.name, self._identity_encoding = schema.name, False
+        self.scaler, self.encoder = FunctionTransformer(), _Encoder(drop="if_binary", sparse_output=False)
+        self._pipeline = [("scaler", lambda df: scale(self.scaler, self.continuous, df))]
+        self._inverse_pipeline = [("scaler", lambda df: descale(self.scaler, self.continuous, df))]
+        if schema.continuous:
+            self.scaler = (PiecewiseScaler(self.robust) if self.robust else MinMaxScaler()).fit(raw[self.continuous])
+        if schema.categorical:
+            self.encoder.fit(raw[self.categorical])
+            self._pipeline.append(("encoder", lambda df: encode(self.encoder, self.categorical, df)))
+            self._inverse_pipeline.insert(0, ("encoder", lambda df: decode(self.encoder, self.categorical, df)))
+        # the index stays, so a row has the same label in splits, factuals and counterfactuals
+        self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
 
     @property
     def categorical(self) -> list[str]:

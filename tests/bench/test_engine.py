@@ -320,6 +320,7 @@ def test_dask_workers_that_run_two_cells_in_one_process_are_rejected():
             distributed.Client.current()
 
 
+@pytest.mark.slow
 def test_missing_dask_cluster_is_reported(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engine, "_CONNECT_TIMEOUT", 1)

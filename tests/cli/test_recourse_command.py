@@ -161,6 +161,7 @@ def test_training_with_unknown_entries_is_an_error(values, folder, tmp_path):
         read_training(tmp_path)
 
 
+@pytest.mark.slow
 def test_user_code_of_a_policy_must_be_named_again(run, folder):
     words = ["train", "loans.csv", *ROLES, *SMALL[:2], "--model", "cli_models:fitted", "--out", "own"]
     done = run(*words)

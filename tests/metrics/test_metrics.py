@@ -109,6 +109,7 @@ def test_acc_air_follows_plans_in_order(compas_ann, factuals, noise_per):
         assert result.loc[label, "Acc_AIR"] == (compas_ann.predict_proba(ends)[:, 1] <= 0.5).mean()
 
 
+@pytest.mark.slow
 def test_many_small_steps_away_from_the_data_are_drawn_back_more_than_one_large_step():
     """The example of docs/noise.md: Adult's capital gain, raised to where few people are."""
     model = models.train(datasets.load("adult", all_actionable=True), "linear")
