@@ -365,12 +365,7 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
 
 
 def negative_instances(
-    model: MLModel,
-    data: DataCatalog | None = None,
-    *,
-    split: str | None = None,
-    limit: int | None = None,
-    seed: int = 0,
+    model: MLModel, *, split: str | None = None, limit: int | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """Return the encoded rows that ``model`` rejects, selected as in the paper by default.
 
@@ -380,8 +375,6 @@ def negative_instances(
     ----------
     model
         Any CARLA model.
-    data
-        Defaults to the model's own data set.
     split
         ``"all"``, ``"train"`` or ``"test"``.
     limit
@@ -402,9 +395,7 @@ def negative_instances(
     >>> models.negative_instances(model, limit=50).shape
     (50, 8)
     """
-    order = feature_order(model)
-    data = model.data if data is None else data
-    check_data(data)
+    order, data = feature_order(model), model.data
     frames = {"all": "df", "train": "df_train", "test": "df_test"}
     paper_split, paper_limit = PAPER_SELECTION.get(getattr(data, "name", ""), ("test", None))
     if split is None and limit is None:

@@ -241,8 +241,8 @@ def _bar_colour(method: str) -> str:
     return {"ROAR": style.GREY, "ARAR": style.GREEN}.get(method, style.method_style(method)[0])
 
 
-def rank_methods(results: pd.DataFrame, metric: str, lower_is_better: bool = True) -> pd.DataFrame:
-    """Rank the methods for each person, 1 is the best, ties share a rank: a row for each person.
+def rank_methods(results: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Rank the methods for each person, 1 is the lowest value, ties share a rank: a row for each person.
 
     Methods without recourse for a person share the last rank.
 
@@ -276,7 +276,7 @@ def rank_methods(results: pd.DataFrame, metric: str, lower_is_better: bool = Tru
         level="Dataset", key=lambda labels: labels.map(names.index), sort_remaining=False
     )
     values = wide.to_numpy(dtype=float)
-    worst_last = np.where(np.isfinite(values), values if lower_is_better else -values, np.inf)
+    worst_last = np.where(np.isfinite(values), values, np.inf)
     return pd.DataFrame(rankdata(worst_last, axis=1), index=wide.index, columns=list(wide.columns))
 
 
@@ -301,7 +301,6 @@ def critical_difference_diagram(
     results: pd.DataFrame,
     metric: str,
     label: str,
-    level: float = 0.05,
     titles: Mapping[str, str] | None = None,
     ax: Any = None,
 ) -> Any:
@@ -316,8 +315,6 @@ def critical_difference_diagram(
         As in :func:`rank_methods`.
     metric, label
         Column that is compared, and its name in the figure.
-    level
-        Significance level.
     titles
         Titles of the data sets.
     ax
@@ -333,7 +330,7 @@ def critical_difference_diagram(
     if k < 3 or n < 2:
         raise ExperimentError(f"Comparing ranks needs at least three methods and two people, got {k} and {n}.")
     means = ranks.mean().sort_values(kind="stable")
-    difference = critical_difference(k, n, level)
+    difference = critical_difference(k, n)
     all_tied = bool((ranks.to_numpy() == (k + 1) / 2).all())  # Friedman's test is undefined
     p = 1.0 if all_tied else friedmanchisquare(*ranks.to_numpy().T).pvalue
     each = ranks.groupby(level="Dataset", sort=False).mean()
