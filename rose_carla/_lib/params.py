@@ -124,13 +124,13 @@ def numbers(default: tuple[float, ...], *, ge: float, words: str) -> Any:
     return _field(default, _Constraint(is_valid, words))
 
 
-def integers(default: tuple[int, ...], *, ge: int = 1, le: int = 10**9) -> Any:
-    """Field for a tuple of integers, which may be empty."""
+def integers(default: tuple[int, ...], *, le: int = 10**9) -> Any:
+    """Field for a tuple of integers from 1, which may be empty."""
 
     def is_valid(value: Any) -> bool:
-        return isinstance(value, (tuple, list)) and all(_is_integer(each) and ge <= each <= le for each in value)
+        return isinstance(value, (tuple, list)) and all(_is_integer(each) and 1 <= each <= le for each in value)
 
-    return _field(default, _Constraint(is_valid, f"a tuple of integers from {ge} to {le}"))
+    return _field(default, _Constraint(is_valid, f"a tuple of integers from 1 to {le}"))
 
 
 def optional(field: Any) -> Any:
