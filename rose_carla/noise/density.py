@@ -19,6 +19,8 @@ from rose_carla.noise._sampling import kernels, normals
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
+#: Threads by process and number.
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 class Density:
@@ -321,9 +323,6 @@ def _grouped(faces: np.ndarray) -> np.ndarray:
     padded = np.full((groups * kernels.BOXES, width), kernels.PADDING, dtype=np.float32)
     padded[:m] = faces
     return np.ascontiguousarray(padded.reshape(groups, kernels.BOXES, width).transpose(0, 2, 1))
-
-
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def n_threads() -> int:
