@@ -19,8 +19,6 @@ from rose_carla.noise._sampling import kernels, normals
 
 #: Kernels and the normal numbers around them come from different streams of one seed.
 _OTHER_STREAM = np.uint64(0x5851F42D4C957F2D)
-#: Threads by process and number.
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 class Density:
@@ -258,6 +256,7 @@ class Density:
         )
 
 
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _densities: weakref.WeakKeyDictionary[MLModel, dict[str, Density]] = weakref.WeakKeyDictionary()
 
 
