@@ -4,8 +4,8 @@ Run as ``make bench-rose`` or ``python benchmarks/rose.py [quality] [tau] [speed
 of the paper: every feature actionable, the network classifier, negative instances as the paper selects them, the noise
 of the metrics. Machines are noisy: read ratios, which come from one run.
 
-``people`` takes several seeds, and tables and classifiers that nobody tuned for (``measured_tables.py``): who gets no
-plan although a crude search finds a robust state, and what is wrong with plans. It takes hours for all of them:
+``people`` takes several seeds, and tables and classifiers that no method was tuned for (``measured_tables.py``): who
+gets no plan although a crude search finds a robust state, and what is wrong with plans. It takes hours for all of them:
 ``python benchmarks/rose.py people --settings made-up --seeds 0 1 --out people.csv`` measures some, and goes on where it
 was interrupted.
 """
@@ -196,7 +196,7 @@ class PeopleRow:
     #: People without a plan for whom the crude search was run, and those for whom it found a robust state.
     tried: int
     helpable: int
-    #: Of those tried, people who are told 'no state in reach' although the search found an accepted state.
+    #: Of those tried, people with the reason 'no state in reach' although the search found an accepted state.
     false_reasons: int
     #: See :class:`plan_quality.PlanQuality`.
     droppable: int

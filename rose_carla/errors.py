@@ -1,9 +1,9 @@
-"""Exceptions of this package, and helpers for their messages."""
+"""Exceptions of this package, and the text of messages."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 #: Limits of messages: names in a list, characters of a value, characters of another library's message.
 _MAX_NAMES, _MAX_VALUE, _MAX_MESSAGE = 40, 80, 300
@@ -87,3 +87,48 @@ def error_text(error: BaseException) -> str:
         text = ""
     text = text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + " ..."
     return (text or type(error).__name__).rstrip(".") + "."
+
+
+def printable(text: str) -> str:
+    """Escape control characters, which a terminal would execute, and invisible characters.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[2J" + "naïve"))
+    \\x1b[2Jnaïve
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """Escape control characters except for line breaks."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def one_line(text: object) -> str:
+    """Return ``text`` as one :func:`printable` line.
+
+    Examples
+    --------
+    >>> one_line("two\\n  lines")
+    'two lines'
+    """
+    return printable(" ".join(str(text).split()))
+
+
+def format_columns(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Align a small table; the first ``left`` columns to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(format_columns([["name", "n"], ["a", "10"]]))
+    name   n
+    a     10
+    """
+    rows = [[printable(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        lines.append("  ".join(text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in cells).rstrip())
+    return "\n".join(lines)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
-from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers, optional_flag, seed
+from rose_carla._lib.params import Hyperparameters, flag, integer, mapping, number, numbers, optional, seed
 from rose_carla._lib.runtime import Deadline
 from rose_carla.models import encoded_rows, probability
 from rose_carla.models.mlmodel import with_list_order
@@ -94,7 +94,7 @@ class OneShotSettings(Hyperparameters):
     #: Whether to reproduce the bugs of the published implementation; see docs/baselines.md.
     reference_quirks: bool = flag(False)
     #: Whether to show a progress bar; None: only on a terminal.
-    progress: bool | None = optional_flag()
+    progress: bool | None = optional(flag(False))
 
 
 class OneShot(Method):

@@ -10,7 +10,7 @@ import torch
 from rose_carla import datasets, models
 from rose_carla._lib import runtime as deadline
 from rose_carla.datasets import feature_groups, valid_encodings
-from rose_carla.models.training import Network
+from rose_carla.models.networks import Network
 
 
 def array(model, frame):

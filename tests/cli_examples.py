@@ -60,7 +60,7 @@ def people(n=240, seed=0):
     return frame
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A folder with data, people and a policy."""
     path = tmp_path_factory.mktemp("cli")
@@ -89,7 +89,7 @@ def inside(path):
         os.chdir(before)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def direct(folder):
     """The same without the command: the data set, the classifier and the policy."""
     frame = pd.read_csv(folder / "loans.csv")

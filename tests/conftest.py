@@ -6,7 +6,9 @@ import os
 import tempfile
 
 # CARLA and this package store trained models below these; tests must not touch the user's home.
-_HOME = tempfile.mkdtemp(prefix="rose_carla_tests_")
+# Parallel test processes share what their parent process made, and so the classifiers that any of them has trained.
+_HOME = os.environ.get("ROSE_CARLA_TESTS_HOME") or tempfile.mkdtemp(prefix="rose_carla_tests_")
+os.environ["ROSE_CARLA_TESTS_HOME"] = _HOME
 os.environ.update(
     HOME=_HOME,
     ROSE_CARLA_CACHE=os.path.join(_HOME, "cache"),
@@ -37,6 +39,8 @@ pytest.register_assert_rewrite("cli_examples")  # before its first import
 def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name.rpartition(".")[2] in SLOW_DOCTESTS:
+            item.add_marker(pytest.mark.slow)
+        if "warm_python" in getattr(item, "fixturenames", ()):  # starts Python anew
             item.add_marker(pytest.mark.slow)
         if Path(__file__).parent / "robustness" in item.path.parents:
             item.add_marker(pytest.mark.robustness)

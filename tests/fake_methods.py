@@ -67,7 +67,7 @@ class WaitsOnce(Liked):
             time.sleep(600)
 
 
-class Tells(Liked):
+class ReportsThreads(Liked):
     """Records how many threads it may use."""
 
     def prepare(self, folder):

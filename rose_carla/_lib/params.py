@@ -103,20 +103,9 @@ def choice(default: str, *, names: tuple[str, ...]) -> Any:
     return _field(default, _Constraint(lambda value: isinstance(value, str) and value in names, words))
 
 
-def optional_integer() -> Any:
-    """Field for an integer of at least 1, or None, the default."""
-    words = "an integer of at least 1, or None"
-    return _field(None, _Constraint(lambda value: value is None or (_is_integer(value) and value >= 1), words, 10**9))
-
-
 def flag(default: bool) -> Any:
     """Field for True or False."""
     return _field(default, _Constraint(lambda value: isinstance(value, bool), "True or False"))
-
-
-def optional_flag() -> Any:
-    """Field for True, False or None, the default."""
-    return _field(None, _Constraint(lambda value: value is None or isinstance(value, bool), "True, False or None"))
 
 
 def mapping() -> Any:
@@ -135,24 +124,21 @@ def numbers(default: tuple[float, ...], *, ge: float, words: str) -> Any:
     return _field(default, _Constraint(is_valid, words))
 
 
-def integers(default: tuple[int, ...], *, ge: int = 1, le: int = 10**9) -> Any:
-    """Field for a tuple of integers, which may be empty."""
+def integers(default: tuple[int, ...], *, le: int = 10**9) -> Any:
+    """Field for a tuple of integers from 1, which may be empty."""
 
     def is_valid(value: Any) -> bool:
-        return isinstance(value, (tuple, list)) and all(_is_integer(each) and ge <= each <= le for each in value)
-
-    return _field(default, _Constraint(is_valid, f"a tuple of integers from {ge} to {le}"))
-
-
-def optional_integers(*, le: int = 10**9) -> Any:
-    """Field for a tuple of integers of at least 1, or None, the default."""
-
-    def is_valid(value: Any) -> bool:
-        if value is None:
-            return True
         return isinstance(value, (tuple, list)) and all(_is_integer(each) and 1 <= each <= le for each in value)
 
-    return _field(None, _Constraint(is_valid, f"a tuple of integers from 1 to {le}, or None"))
+    return _field(default, _Constraint(is_valid, f"a tuple of integers from 1 to {le}"))
+
+
+def optional(field: Any) -> Any:
+    """Field for None, the default, or a value of another field."""
+    other: _Constraint = field.metadata["constraint"]
+    return _field(
+        None, _Constraint(lambda value: value is None or other.is_valid(value), f"{other.words}, or None", other.le)
+    )
 
 
 class Hyperparameters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +12,15 @@ from rose_carla.baselines.gradient_descent import (
     Batch,
     Constraints,
     GradientMethod,
+    Linear,
     Schedule,
     clip_to_bounds,
     descend,
 )
 from rose_carla.baselines.linear_classifiers import cheapest_change
-from rose_carla.mdp.noise_models import final_states
 from rose_carla.method import OneShotSettings
 from rose_carla.models import Logit, favourable
-from rose_carla.noise import Claim, InvalidationRate
+from rose_carla.noise import Claim
 from tqdm.auto import tqdm
 
 #: Relative overshoot of the exact solution: classifiers compute in single precision.
@@ -136,23 +135,12 @@ class Arar(GradientMethod):
 
     def claim(self) -> Claim | None:
         """Return the claim that a linear classifier accepts all points in the ball; None for other classifiers."""
-        if self._linear is None:
-            return None
-        words = f"ARAR: all points within {self.settings.epsilon:g} of the counterfactual are accepted"
-        return Claim(words, 0.0, self._evaluate)
+        words = f"all points within {self.settings.epsilon:g} of the counterfactual are accepted"
+        return self._linear_claim(words, self._failures)
 
-    def _evaluate(
-        self,
-        factuals: np.ndarray,
-        plans: Sequence[np.ndarray],
-        n_samples: int,
-        rng: np.random.Generator,
-        confidence: float,
-    ) -> InvalidationRate:
-        """Return the unfavourable share of points on spheres around the ends: random ones and the worst."""
-        assert self._linear is not None
-        offsets = np.vstack([rng.standard_normal((n_samples - 1, factuals.shape[1])), -self._linear[0]])
+    def _failures(self, linear: Linear, ends: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        """Count the unfavourable points on spheres around the ends: random ones and the worst."""
+        offsets = np.vstack([rng.standard_normal((n_samples - 1, ends.shape[1])), -linear[0]])
         offsets *= self.settings.epsilon / np.linalg.norm(offsets, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
-        failures = np.array([(~accepts(end + offsets)).sum() for end in final_states(factuals, plans)])
-        return InvalidationRate.from_failures(failures, n_samples, confidence)
+        return np.array([(~accepts(end + offsets)).sum() for end in ends])

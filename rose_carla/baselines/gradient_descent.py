@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,11 @@ from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.linear_classifiers import linear_weights, probability_surrogate
 from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.mdp import OneOff
+from rose_carla.mdp.noise_models import final_states
 from rose_carla.method import OneShot
 from rose_carla.models import Logit, favourable, logit
-from rose_carla.models.training import one_thread
-from rose_carla.noise import Claim, GaussianNoise
+from rose_carla.models.networks import one_thread
+from rose_carla.noise import Claim, GaussianNoise, InvalidationRate
 from tqdm.auto import tqdm
 
 #: Rate of the exponential moving average of the loss, and the relative decrease that counts as progress.
@@ -106,6 +107,8 @@ class Batch:
     rows: torch.Tensor
 
 
+#: Weights (d,) and bias of a linear classifier.
+Linear = tuple[np.ndarray, float]
 #: Robust loss (b,) of a batch, without the distance term.
 Objective = Callable[[Batch], torch.Tensor]
 #: Which points (b,) of a batch are acceptable, given the change of the loss in the last step.
@@ -258,9 +261,26 @@ class GradientMethod(OneShot):
         self._logit = logit(mlmodel, self.name)
 
     @cached_property
-    def _linear(self) -> tuple[np.ndarray, float] | None:
+    def _linear(self) -> Linear | None:
         """Weights and bias of a linear classifier, else None."""
         return linear_weights(self._logit, self._mlmodel)
+
+    def _linear_claim(
+        self, words: str, failures: Callable[[Linear, np.ndarray, int, np.random.Generator], np.ndarray]
+    ) -> Claim | None:
+        """Claim that none of some samples around the ends (b, d), whose ``failures`` are counted, is unfavourable; None
+        for classifiers that are not linear."""
+        linear = self._linear
+        if linear is None:
+            return None
+
+        def evaluate(
+            factuals: np.ndarray, plans: Sequence[np.ndarray], n: int, rng: np.random.Generator, confidence: float
+        ) -> InvalidationRate:
+            found = failures(linear, final_states(factuals, plans), n, rng)
+            return InvalidationRate.from_failures(found, n, confidence)
+
+        return Claim(f"{self.name}: {words}", 0.0, evaluate)
 
     def _gaussian_claim(self, words: str, limit: float, variance: float) -> Claim:
         """Claim that the invalidation rate under Gaussian noise is at most ``limit``, described by ``words``."""

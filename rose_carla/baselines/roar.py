@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from rose_carla._lib.params import integer, number
 from rose_carla._lib.runtime import Deadline
-from rose_carla.baselines.gradient_descent import Batch, Constraints, GradientMethod, Schedule, descend
-from rose_carla.mdp.noise_models import final_states
+from rose_carla.baselines.gradient_descent import Batch, Constraints, GradientMethod, Linear, Schedule, descend
 from rose_carla.method import OneShotSettings
-from rose_carla.noise import Claim, InvalidationRate
+from rose_carla.noise import Claim
 from tqdm.auto import tqdm
 
 
@@ -97,25 +95,13 @@ class Roar(GradientMethod):
 
     def claim(self) -> Claim | None:
         """Return the claim that a linear classifier accepts under every shift; None for other classifiers."""
-        if self._linear is None:
-            return None
-        words = f"ROAR: accepted by every classifier with weights shifted by up to {self.settings.max_shift:g}"
-        return Claim(words, 0.0, self._evaluate)
+        words = f"accepted by every classifier with weights shifted by up to {self.settings.max_shift:g}"
+        return self._linear_claim(words, self._failures)
 
-    def _evaluate(
-        self,
-        factuals: np.ndarray,
-        plans: Sequence[np.ndarray],
-        n_samples: int,
-        rng: np.random.Generator,
-        confidence: float,
-    ) -> InvalidationRate:
-        """Return the share of shifts, random corners and the worst one, under which the ends are unfavourable."""
-        assert self._linear is not None
-        weights, bias = self._linear
+    def _failures(self, linear: Linear, ends: np.ndarray, n_samples: int, rng: np.random.Generator) -> np.ndarray:
+        """Count the shifts, random corners and the worst one, under which the ends are unfavourable."""
+        weights, bias = linear
         shifts = self.settings.max_shift * rng.choice([-1.0, 1.0], size=(n_samples - 1, len(weights) + 1))
-        ends = final_states(factuals, plans)
         logits = ends @ (weights + shifts[:, :-1]).T + bias + shifts[:, -1]
         worst = ends @ weights + bias - self.settings.max_shift * (np.abs(ends).sum(axis=1) + 1)
-        failures = (logits <= 0).sum(axis=1) + (worst <= 0)
-        return InvalidationRate.from_failures(failures, n_samples, confidence)
+        return (logits <= 0).sum(axis=1) + (worst <= 0)

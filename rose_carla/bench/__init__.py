@@ -1,11 +1,10 @@
 """The benchmark: cells that are computed once and stored, and the paper's tables and figures made from them."""
 
 from rose_carla.bench.cells import CLASSIFIERS, METRICS, Cell, Judgement, Recourse, Result, Setting
-from rose_carla.bench.comparison import claims, dominating, t_tests, tag
+from rose_carla.bench.comparison import PaperValue, claims, dominating, paper_value, t_tests, tag
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.layouts import Scope, TableSpec
 from rose_carla.bench.method_registry import METHODS, OURS, PLAIN, TABLE_1, VARIANTS, Entry, entry
-from rose_carla.bench.paper import PaperValue, paper_value
 from rose_carla.bench.runner import Experiment, Finished, Store, results_frame, run
 from rose_carla.bench.table import TABLE_METRICS, Column, Estimate, Layout, Table, build_table, estimate
 

@@ -33,8 +33,7 @@ from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench import provenance
 from rose_carla.bench.method_registry import entry
 from rose_carla.errors import ExperimentError, error_text, unknown_name
-from rose_carla.metrics.evaluations import NoiseSettings, align
-from rose_carla.metrics.registry import METRICS
+from rose_carla.metrics.evaluations import METRICS, NoiseSettings, align
 from threadpoolctl import threadpool_limits
 
 #: Kinds of classifier and their names in the paper.

@@ -19,8 +19,8 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
+import joblib
 from pebble import ProcessExpired, ProcessPool
-from rose_carla._lib.runtime import n_cores
 from rose_carla.bench import provenance
 from rose_carla.bench.cells import PATIENCE, Cell, Outcome, Result, run_cell
 from rose_carla.errors import ExperimentError, MissingPackageError, error_text
@@ -64,7 +64,7 @@ class Local:
             raise ExperimentError(f"jobs must be at least 1, got {jobs}.")
         self.alone = jobs == 1
         self.n_slots = jobs
-        self.n_threads = max(1, n_cores() // jobs)
+        self.n_threads = max(1, joblib.cpu_count() // jobs)
         self._workers: list[tuple[ProcessPool, Future[Outcome]]] = []
 
     def submit(self, cell: Cell, needed: tuple[Result, ...]) -> Future[Outcome]:

@@ -36,10 +36,6 @@ class Recipe:
     experiments: Callable[[Scope], tuple[Experiment, ...]] = lambda scope: ()
 
 
-def _noise(scope: Scope, results: pd.DataFrame) -> Any:
-    return plots.noise_around(plots.savings(), np.array([0.62, 0.62]))
-
-
 def _lengths(scope: Scope, results: pd.DataFrame) -> Any:
     starts, ends = [[0.2, 0.46], [0.92, 0.14]], [[0.22, 0.74], [0.34, 0.8]]
     return plots.lengths(plots.patches(), list(np.array(starts)), list(np.array(ends)), 0.01, 0.0005, 0.025)
@@ -79,10 +75,6 @@ def _learning(scope: Scope, results: pd.DataFrame) -> Any:
             title = f"{name}, {DATASET_TITLES[setting.dataset]}"
             logs[title] = bench.entry(name).build(setting.model(), setting.seed, {}).log_
     return plots.learning_curves(logs, n_columns=len(OURS))
-
-
-def _plan(scope: Scope, results: pd.DataFrame) -> Any:
-    return plots.plan_chart(loan_plan(scope.seeds[0]), _PLAN_TAU).figure
 
 
 def loan_plan(seed: int = 0) -> Plan:
@@ -183,7 +175,10 @@ def _ranks(metric: str, label: str) -> Recipe:
 #: All figures, in the order of the paper; further figures are last.
 RECIPES: Mapping[str, Recipe] = {
     "lengths": Recipe("short and long recourse under Gaussian and under plausible noise", _lengths),
-    "noise": Recipe("Gaussian and plausible noise around a point", _noise),
+    "noise": Recipe(
+        "Gaussian and plausible noise around a point",
+        lambda scope, results: plots.noise_around(plots.savings(), np.array([0.62, 0.62])),
+    ),
     "orders": Recipe("recourse of different order and its noise-aware path", _orders),
     "thresholds": Recipe(
         "ROSE-one: tau and sigma^2 against Plausible AIR and distance",
@@ -206,6 +201,8 @@ RECIPES: Mapping[str, Recipe] = {
     "ranks-plausible-air": _ranks("Plausible_AIR", "Plausible AIR"),
     "ranks-acc-air": _ranks("Acc_AIR", "Acc AIR"),
     "ranks-proximity": _ranks("Proximity", "L1 distance"),
-    "plan": Recipe("a plan, step by step", _plan),
+    "plan": Recipe(
+        "a plan, step by step", lambda scope, results: plots.plan_chart(loan_plan(scope.seeds[0]), _PLAN_TAU).figure
+    ),
     "learning": Recipe("learning curves of both variants", _learning),
 }

@@ -13,7 +13,7 @@ from rose_carla.bench.method_registry import METHODS, PLAIN, TABLE_1
 from rose_carla.bench.runner import Experiment
 from rose_carla.bench.table import Column, Layout, Table, build_table
 from rose_carla.metrics import NoiseSettings
-from rose_carla.metrics.registry import METRICS
+from rose_carla.metrics.evaluations import METRICS
 
 #: Metrics that take long have a cell each, which sweeps share; the cheap ones are together in one.
 _COSTLY = (("Plausible_AIR",), ("Acc_AIR",))

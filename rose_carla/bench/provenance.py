@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import rose_carla
-from rose_carla._lib.runtime import n_cores
+import joblib
 
 #: Distributions whose release may change a number.
 LIBRARIES = ("carla-recourse", "dice-ml", "numba", "numpy", "pandas", "scikit-learn", "scipy", "torch")
@@ -162,7 +162,7 @@ def provenance(started: float, started_revision: str, settings: Mapping[str, Any
         "machine": {
             "system": f"{platform.system()} {platform.release()}",
             "processor": _processor(),
-            "cores": n_cores(),
+            "cores": joblib.cpu_count(),
             "memory_gb": _memory_gb(),
         },
         "peak_memory_gb": _peak_memory_gb(),

@@ -15,11 +15,10 @@ import jinja2
 import pandas as pd
 from rose_carla import plots
 from rose_carla._lib.files import write_file
-from rose_carla._lib.text import format_columns, one_line, printable
 from rose_carla.bench.comparison import claims, t_tests
 from rose_carla.bench.runner import to_csv
 from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Table, format_condition
-from rose_carla.errors import MissingPackageError
+from rose_carla.errors import MissingPackageError, format_columns, one_line, printable
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rose_carla._lib.files import FileFormatError, check_writable, load_arrays, save_arrays, write_file
-from rose_carla._lib.text import csv_safe_frame, one_line
 from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
+from rose_carla.datasets.csv_files import csv_safe_frame
+from rose_carla.errors import one_line
 from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.

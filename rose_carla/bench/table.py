@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from rose_carla.bench import comparison
 from rose_carla.bench.cells import CLASSIFIERS
+from rose_carla.bench.comparison import PaperValue, explain_difference, paper_value
 from rose_carla.bench.method_registry import entry
-from rose_carla.bench.paper import PaperValue, explain_difference, paper_value
-from rose_carla.metrics.registry import METRICS, Metric
+from rose_carla.metrics.evaluations import METRICS, Metric
 from rose_carla.noise.invalidation import wilson_interval
 from scipy import stats
 

@@ -109,7 +109,7 @@ class _CarlaLoader(Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        importlib.import_module("rose_carla.carla_compat.carla_import").run(module, self.loader)
+        importlib.import_module("rose_carla.carla_compat.views").import_carla(module, self.loader)
         if _FINDER in sys.meta_path:
             sys.meta_path.remove(_FINDER)
 

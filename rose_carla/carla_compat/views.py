@@ -1,4 +1,6 @@
-"""Views of libraries and stand-ins for packages, which CARLA's modules get instead of the real ones.
+"""Import CARLA with views of libraries and stand-ins for packages, which its modules get instead of the real ones.
+
+Loaded at the first ``import carla``, because the views need torch and pandas.
 
 A view is a module object with the attributes of the real module except for a few, so that the library has the interface
 that CARLA 0.0.5, and two packages it depends on, expect.
@@ -18,8 +20,11 @@ import importlib
 import inspect
 import logging
 import logging.config
+import pkgutil
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.abc import Loader
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -29,7 +34,7 @@ import pandas as pd
 import torch
 from rose_carla.carla_compat import OPTIONAL_PACKAGES, import_optional
 from rose_carla.carla_compat.checkpoints import load_keras, load_torch, reject_forest, skip_forest
-from rose_carla.carla_compat.importer import Scope, scoped_import
+from rose_carla.carla_compat.importer import Scope, ScopedLoader, scoped_import
 
 
 class View(ModuleType):
@@ -336,3 +341,65 @@ class _StandInAttribute:
             # CARLA's autoencoders disable TensorFlow's eager mode at import; our view of TensorFlow does so on load.
             return None
         return self._real()(*args, **kwargs)
+
+
+def import_carla(carla: ModuleType, loader: Loader) -> None:
+    """Execute CARLA's top-level module and import all modules below it.
+
+    Parameters
+    ----------
+    carla
+        The module, empty so far.
+    loader
+        The loader that Python found for it.
+    """
+    for leftover in [name for name in sys.modules if name.startswith("carla.")]:
+        del sys.modules[leftover]  # of an earlier 'import carla' that failed
+    with scoped_import("carla", CARLA), importing():
+        ScopedLoader(loader, CARLA).exec_module(carla)
+        for module in pkgutil.walk_packages(carla.__path__, "carla."):
+            importlib.import_module(module.name)
+    _repair()
+
+
+class _Ordered(dict[Any, None]):
+    """A ``set`` in insertion order, with the operations that Growing Spheres uses."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        super().__init__(dict.fromkeys(items))
+
+    def __sub__(self, other: _Ordered) -> list[Any]:
+        return [item for item in self if item not in other]
+
+
+def _save_weights(self: Any, filename: str) -> None:
+    """Save CLUE's autoencoder as plain numbers instead of a pickled object."""
+    torch.save({"epoch": self.epoch, "lr": self.lr, "model": self.model.state_dict()}, filename)
+
+
+def _load_weights(self: Any, filename: str) -> int:
+    """Load weights into CLUE's autoencoder, which has been built before."""
+    state = torch.load(filename, weights_only=True)
+    self.epoch, self.lr = state["epoch"], state["lr"]
+    self.model.load_state_dict(state["model"])
+    self.model.eval()
+    return self.epoch
+
+
+def _repair() -> None:
+    """Repair CARLA's own code, where a view of a library is not enough."""
+    trees = sys.modules["carla.models.catalog.trees"]
+    parse_booster = trees.parse_booster
+
+    @functools.wraps(parse_booster)
+    def parse_booster_to_floats(booster: Any) -> tuple[Any, ...]:
+        # The scores get compared and the result indexes a list, which numpy's booleans no longer do.
+        *structure, scores = parse_booster(booster)
+        return (*structure, scores.tolist())
+
+    trees.parse_booster = parse_booster_to_floats  # type: ignore[attr-defined]
+    # It draws features in the order of a set of names, which differs between processes whatever the seed.
+    spheres = sys.modules["carla.recourse_methods.catalog.growing_spheres.library.gs_counterfactuals"]
+    spheres.set = _Ordered  # type: ignore[attr-defined]
+    clue = sys.modules["carla.recourse_methods.catalog.clue.library.clue_ml.src.utils"].BaseNet
+    clue.save, clue.load = _save_weights, _load_weights

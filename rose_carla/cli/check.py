@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 from rose_carla import RoseOne, checks, datasets, models
 from rose_carla._lib.files import cache_dir
-from rose_carla._lib.text import one_line
 from rose_carla.bench import provenance
 from rose_carla.carla_compat import OPTIONAL_PACKAGES, install_command
-from rose_carla.cli import Command, console, options
-from rose_carla.cli.inputs import DataChoice, build_method, load_model
+from rose_carla.cli import console, options
+from rose_carla.cli.inputs import build_method, load_model
+from rose_carla.cli.options import Command, DataChoice
 from rose_carla.datasets.builtin import RAW_FILES, raw_file
-from rose_carla.errors import RoseCarlaError
+from rose_carla.errors import RoseCarlaError, one_line
 
 _EPILOG = """\
 Examples:

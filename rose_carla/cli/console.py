@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import signal
@@ -10,21 +11,46 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
 import click
-from rose_carla._lib.text import one_line, printable, printable_lines
 from rose_carla._lib.user_code import UserExitError, exit_raises
-from rose_carla.errors import DataError, RoseCarlaError, unknown_name
+from rose_carla._version import __version__
+from rose_carla.errors import DataError, RoseCarlaError, one_line, printable, printable_lines, unknown_name
 
 # Exit codes.
 DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 #: Stands for stdin or stdout in place of a file name.
 STDIO = "-"
+PROGRAM = "rose-carla"
+#: Commands by name: the module that defines the click command, and a one-line summary.
+COMMANDS = {
+    "datasets": ("describe_data", "list the built-in data sets, or check a CSV file before training"),
+    "train": ("train", "train a classifier and a policy, and save the policy in a folder"),
+    "recourse": ("recourse", "plan recourse for the people of a CSV file"),
+    "evaluate": ("evaluate", "compute the paper's eight metrics for methods, a policy or counterfactuals"),
+    "check": ("check", "check this installation, or the contract of a recourse method"),
+    "table1": ("tables", "the paper's Table 1"),
+    "appendix": ("tables", "the tables of the paper's appendix"),
+    "figures": ("tables", "the paper's figures"),
+}
 _PACKAGE = str(Path(__file__).parents[1])
+
+
+_EPILOG = """\
+Examples:
+  rose-carla datasets loans.csv --target loan --favourable granted
+  rose-carla train loans.csv --target loan --favourable granted --immutable age --out policy
+  rose-carla recourse applicants.csv --policy policy --out plans.csv
+  rose-carla evaluate compas --methods GrSp ROSE-one --limit 50
+  rose-carla table1 --quick
+
+Results go to stdout, progress and remarks to stderr; '-' in place of a CSV file is stdin.
+Exit codes: 0 success, 1 some of it failed, 2 invalid input or options, 130 interrupted.
+"""
 
 
 class CommandError(RoseCarlaError, ValueError):
@@ -33,6 +59,68 @@ class CommandError(RoseCarlaError, ValueError):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C with a hint to show the user."""
+
+
+class _CommandGroup(click.Group):
+    """Group that imports the module of a command when it is called."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise click.UsageError(f"Missing command: {', '.join(COMMANDS)}; '{PROGRAM} --help' shows examples.", ctx)
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        if name not in COMMANDS:
+            raise click.UsageError(unknown_name("command", name, COMMANDS), ctx)
+        module = importlib.import_module(f"rose_carla.cli.{COMMANDS[name][0]}")
+        command: click.Command = getattr(module, name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\n{self.epilog}\n")
+
+
+@click.group(
+    PROGRAM,
+    cls=_CommandGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+def _group() -> None:
+    """Robust sequential recourse (ROSE): what people whom a model rejects should change, step by step, so that it still
+    works when every step is implemented imperfectly.
+    """
+
+
+def main(arguments: Sequence[str] | None = None, command: str | None = None) -> int:
+    """Run a command and return its exit code: 0 success, 1 some of it failed, 2 invalid input, 130 interrupted.
+
+    Parameters
+    ----------
+    arguments
+        Command-line arguments; default: those of the process.
+    command
+        Name of the command; default: the first argument.
+
+    Examples
+    --------
+    >>> main(["--version"])  # doctest: +ELLIPSIS
+    rose-carla ...
+    0
+    """
+    words = [*([command] if command else []), *(sys.argv[1:] if arguments is None else arguments)]
+
+    def run() -> int:
+        with _group.make_context(PROGRAM, [*words], obj=[PROGRAM, *words]) as ctx:
+            code: int = _group.invoke(ctx)
+            return code
+
+    return run_command(run, is_main=arguments is None)
 
 
 def run_command(func: Callable[[], int], is_main: bool = False) -> int:

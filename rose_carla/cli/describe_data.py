@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import click
 import pandas as pd
 from pandas.api import types
-from rose_carla._lib.text import format_columns, one_line, printable
-from rose_carla.cli import Command, console, inputs, options
-from rose_carla.cli.inputs import DataChoice, LoadedData
+from rose_carla.cli import console, options
+from rose_carla.cli.options import Command, DataChoice, LoadedData
 from rose_carla.datasets.csv_files import feature_categories, feature_ranges, plain
-from rose_carla.errors import DataError
+from rose_carla.errors import DataError, format_columns, one_line, printable
 
 #: Number of categories that are printed.
 _SHOWN = 8
@@ -47,7 +46,7 @@ def datasets(data: DataChoice) -> int:
 
 def _list_built_in() -> str:
     rows = [["name", "people", "continuous", "categorical", "favourable", "  immutable"]]
-    for name in inputs.BUILT_IN:
+    for name in options.BUILT_IN:
         data = DataChoice(name).load(0).data
         share = f"{data.df[data.target].mean():.1%}"
         numbers = [f"{len(data.df):,}", str(len(data.continuous)), str(len(data.categorical)), share]
@@ -72,7 +71,7 @@ def _describe(loaded: LoadedData) -> str:
 
 def _check_file(choice: DataChoice) -> int:
     """Print the columns of a CSV file, and everything that is wrong with each."""
-    frame, digest = inputs.read_frame(choice.source)
+    frame, digest = options.read_frame(choice.source)
     problems = _find_problems(frame, choice)
     if not problems:
         favourable = choice.favourable_value(frame)

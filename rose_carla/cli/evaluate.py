@@ -15,13 +15,12 @@ from rose_carla import Benchmark, models
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
-from rose_carla._lib.text import csv_safe_frame, format_columns, one_line
 from rose_carla.bench.cells import PATIENCE, build_method
 from rose_carla.bench.method_registry import METHODS
-from rose_carla.cli import Command, NameType, WordsOption, console, inputs, options
-from rose_carla.cli.inputs import DataChoice
-from rose_carla.datasets.csv_files import PeopleReader
-from rose_carla.errors import DataError
+from rose_carla.cli import console, inputs, options
+from rose_carla.cli.options import Command, DataChoice, NameType, WordsOption
+from rose_carla.datasets.csv_files import PeopleReader, csv_safe_frame
+from rose_carla.errors import DataError, format_columns, one_line
 from rose_carla.metrics import METRICS
 from tqdm.auto import tqdm
 

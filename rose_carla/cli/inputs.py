@@ -1,11 +1,9 @@
-"""What commands work on: the data set, classifier and method that options name, and the policy of a folder."""
+"""What commands work on: the classifier and method that options name, and the policy of a folder."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,166 +13,24 @@ from typing import Any
 
 import rose_carla
 import numpy as np
-import pandas as pd
 import torch
-from rose_carla import datasets, models
+from rose_carla import models
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.files import FileFormatError, check_writable, load_arrays, write_file
 from rose_carla._lib.user_code import import_object
 from rose_carla.bench.cells import CLASSIFIERS
 from rose_carla.bench.method_registry import METHODS, Entry, entry
-from rose_carla.cli.console import STDIO, CommandError, check_not_input, user_code
+from rose_carla.cli.console import CommandError, check_not_input, user_code
+from rose_carla.cli.options import PLANNERS, DataChoice, LoadedData
 from rose_carla.datasets import Dataset
-from rose_carla.datasets.csv_files import match_value, read_table
 from rose_carla.errors import DataError, ExperimentError, ModelError, unknown_name
 from rose_carla.rose.sequential import Sequential
 
-#: Built-in data sets and the arguments of :func:`rose_carla.datasets.load` for each.
-BUILT_IN: Mapping[str, Mapping[str, str]] = {
-    "german": {"name": "german"},
-    "german-typed": {"name": "german", "form": "typed"},
-    "adult": {"name": "adult"},
-    "compas": {"name": "compas"},
-}
-#: Methods that plan sequences of steps.
-PLANNERS = tuple(name for name, e in METHODS.items() if isinstance(e.make, type) and issubclass(e.make, Sequential))
 #: The policy of a folder; its metadata holds the :class:`Training`.
 POLICY = "policy.safetensors"
 #: A copy of the training for people to read.
 SUMMARY = "train.json"
-
-
-@dataclass(frozen=True)
-class DataChoice:
-    """A data set as chosen by options."""
-
-    #: A built-in name, the path of a CSV file, or ``-``; empty if not given.
-    source: str
-    #: Options of a CSV file.
-    target: str | None = None
-    favourable: str | None = None
-    immutable: tuple[str, ...] = ()
-    continuous: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    #: As in :func:`rose_carla.datasets.from_frame`.
-    scale: str | Mapping[str, str] = "auto"
-    unit: Mapping[str, float] | None = None
-    noise: Mapping[str, float] | None = None
-    #: Option of built-in data.
-    all_actionable: bool = False
-
-    @property
-    def given_options(self) -> list[str]:
-        """Options beside the source that were given, as typed."""
-        given = [each.name for each in dataclasses.fields(self)[1:] if getattr(self, each.name) != each.default]
-        return [f"--{name.replace('_', '-')}" for name in given]
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether the data set needs no file."""
-        return self.source in BUILT_IN
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self.source if self.is_built_in else "stdin" if self.source == STDIO else Path(self.source).name
-
-    def check(self) -> None:
-        """Raise an error if the source does not exist or the options do not fit it."""
-        if not self.source:
-            raise CommandError("Missing DATA: a built-in name or a CSV file, before options that take several columns.")
-        if self.is_built_in:
-            for option in self.given_options:
-                if option != "--all-actionable":
-                    raise CommandError(f"{option} is for CSV files; the columns of {self.source!r} are known.")
-        elif self.all_actionable:
-            raise CommandError("--all-actionable is for built-in data: leave out --immutable for a CSV file.")
-        elif os.path.isdir(self.source):
-            raise DataError(f"{self.source!r} is a directory: name the CSV file in it.")
-        elif self.source != STDIO and not os.path.exists(self.source):
-            if os.path.basename(self.source) == self.source and not os.path.splitext(self.source)[1]:
-                raise DataError(f"{unknown_name('data set', self.source, BUILT_IN)} Or give the path of a CSV file.")
-            raise DataError(f"There is no file {self.source!r}.")
-
-    def load(self, seed: int, sha256: str | None = None) -> LoadedData:
-        """Load the data set, split with ``seed``; the CSV file must have the hash ``sha256``, if given."""
-        self.check()
-        if self.is_built_in:
-            options: dict[str, Any] = {**BUILT_IN[self.source], "all_actionable": self.all_actionable, "seed": seed}
-            return LoadedData(datasets.load(**options), None, 1)
-        if self.target is None:
-            raise DataError(f"Name the column of {self.name!r} with the outcome: --target COL.")
-        frame, digest = read_frame(self.source)
-        if sha256 is not None and digest != sha256:
-            raise DataError(f"{self.source!r} has changed since training: give the original file (DATA).")
-        favourable = self.favourable_value(frame)
-        return LoadedData(self.build(frame, favourable, seed), digest, favourable)
-
-    def favourable_value(self, frame: pd.DataFrame) -> Any:
-        """Check the columns that options name, and return the favourable outcome with the type it has in ``frame``."""
-        named = {
-            "target column": (self.target,),
-            "immutable feature": self.immutable,
-            "continuous feature": self.continuous,
-            "categorical feature": self.categorical,
-            "column to ignore": self.ignore,
-        }
-        for kind, names in named.items():
-            for name in names:
-                if name not in frame.columns:
-                    raise DataError(unknown_name(kind, name, map(str, frame.columns)))
-        known = list(frame[self.target].dropna().unique())
-        value = match_value("1" if self.favourable is None else self.favourable, known)
-        if value is None and known:
-            if self.favourable is None:
-                found = ", ".join(repr(str(each)) for each in known[:5])
-                raise DataError(f"Name the favourable outcome: --favourable VALUE; {self.target!r} has {found}.")
-            raise DataError(unknown_name(f"value of {self.target!r}", self.favourable, map(str, known[:20])))
-        return value
-
-    def build(self, frame: pd.DataFrame, favourable: Any, seed: int) -> Dataset:
-        """Build the data set from the frame of the CSV file."""
-        assert self.target is not None
-        return datasets.from_frame(
-            frame.drop(columns=list(self.ignore)),
-            self.target,
-            name=f"{self.name}.csv" if self.name in BUILT_IN else self.name,
-            continuous=list(self.continuous) or None,
-            categorical=list(self.categorical) or None,
-            immutables=self.immutable,
-            favourable=favourable,
-            scale=self.scale,
-            units=self.unit,
-            noise=self.noise,
-            seed=seed,
-        )
-
-
-@dataclass(frozen=True)
-class LoadedData:
-    """A data set, the SHA-256 of its CSV file, and the favourable outcome as it appears there."""
-
-    data: Dataset
-    sha256: str | None
-    favourable: Any
-
-    def summary(self) -> str:
-        """Describe the data set in one line."""
-        data = self.data
-        fixed = f"{len(data.immutables) or 'none'} of them immutable"
-        favourable = f"{data.df[data.target].mean():.0%} with the favourable outcome"
-        return f"{data.name}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
-
-
-def read_frame(source: str) -> tuple[pd.DataFrame, str]:
-    """Read a CSV file, or stdin for ``-``; return it with the SHA-256 of its bytes."""
-    try:
-        content = sys.stdin.buffer.read() if source == STDIO else Path(source).read_bytes()
-    except OSError as error:
-        raise DataError(f"Cannot read {source!r}: {error.strerror or error}.") from error
-    return read_table(content, source), hashlib.sha256(content).hexdigest()
 
 
 def check_classifier_name(name: str) -> None:

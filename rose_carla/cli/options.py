@@ -1,21 +1,99 @@
-"""Options shared by commands, and how their values are parsed."""
+"""Options shared by commands, how their values are parsed, and the data set that they choose."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
-from rose_carla.cli import NameType, WordsOption
-from rose_carla.cli.console import CommandError
-from rose_carla.cli.inputs import BUILT_IN, PLANNERS, DataChoice
-from rose_carla.errors import short_repr
+import pandas as pd
+from rose_carla import datasets
+from rose_carla.bench.method_registry import METHODS
+from rose_carla.cli.console import STDIO, CommandError
+from rose_carla.datasets import Dataset
+from rose_carla.datasets.csv_files import match_value, read_table
+from rose_carla.errors import DataError, short_repr, unknown_name
 from rose_carla.noise import NOISE_PER
+from rose_carla.rose.sequential import Sequential
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: Built-in data sets and the arguments of :func:`rose_carla.datasets.load` for each.
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    "german": {"name": "german"},
+    "german-typed": {"name": "german", "form": "typed"},
+    "adult": {"name": "adult"},
+    "compas": {"name": "compas"},
+}
+#: Methods that plan sequences of steps.
+PLANNERS = tuple(name for name, e in METHODS.items() if isinstance(e.make, type) and issubclass(e.make, Sequential))
+
+
+class WordsOption(click.Option):
+    """Option that takes all words up to the next option: ``--immutable age sex``; it may also be repeated."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "multiple": True})
+
+
+class Command(click.Command):
+    """Command with :class:`WordsOption` options, whose epilog is printed as written."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the name of a :class:`WordsOption` before each of its words, which is what click parses."""
+        options = {name: each for each in self.params if isinstance(each, click.Option) for name in each.opts}
+        words: list[str] = []
+        current = None
+        for i, word in enumerate(args):
+            if word == "--":
+                words += args[i:]
+                break
+            option = options.get(word)
+            if option is not None and not option.is_flag and (i + 1 == len(args) or args[i + 1] in options):
+                raise click.BadOptionUsage(word, f"Option {word!r} requires a value.", ctx)
+            if word.startswith("-") and word != STDIO:
+                current = word if isinstance(option, WordsOption) else None
+                if current:
+                    continue
+            words += [current, word] if current else [word]
+        return super().parse_args(ctx, words)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the epilog without rewrapping it."""
+        if self.epilog:
+            formatter.write(f"\n{self.epilog}\n")
+
+
+class NameType(click.ParamType):
+    """One of some names; an unknown name is an error with the closest match.
+
+    Parameters
+    ----------
+    kind
+        What is named, for the message.
+    known
+        All names.
+    """
+
+    name = "name"
+
+    def __init__(self, kind: str, known: Iterable[str]) -> None:
+        self.kind, self.known = kind, tuple(known)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return ``value`` if it is known."""
+        if value not in self.known:
+            raise click.UsageError(unknown_name(self.kind, value, self.known), ctx)
+        return value
+
 
 #: Attributes of the option ``--noise-per``.
 NOISE_PER_OPTION: dict[str, Any] = {
@@ -32,6 +110,138 @@ _COLUMN_OPTIONS = {
     "categorical": "categorical features; default: all other columns",
     "ignore": "columns that are not features, such as a name",
 }
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """A data set as chosen by options."""
+
+    #: A built-in name, the path of a CSV file, or ``-``; empty if not given.
+    source: str
+    #: Options of a CSV file.
+    target: str | None = None
+    favourable: str | None = None
+    immutable: tuple[str, ...] = ()
+    continuous: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    #: As in :func:`rose_carla.datasets.from_frame`.
+    scale: str | Mapping[str, str] = "auto"
+    unit: Mapping[str, float] | None = None
+    noise: Mapping[str, float] | None = None
+    #: Option of built-in data.
+    all_actionable: bool = False
+
+    @property
+    def given_options(self) -> list[str]:
+        """Options beside the source that were given, as typed."""
+        given = [each.name for each in dataclasses.fields(self)[1:] if getattr(self, each.name) != each.default]
+        return [f"--{name.replace('_', '-')}" for name in given]
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the data set needs no file."""
+        return self.source in BUILT_IN
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return self.source if self.is_built_in else "stdin" if self.source == STDIO else Path(self.source).name
+
+    def check(self) -> None:
+        """Raise an error if the source does not exist or the options do not fit it."""
+        if not self.source:
+            raise CommandError("Missing DATA: a built-in name or a CSV file, before options that take several columns.")
+        if self.is_built_in:
+            for option in self.given_options:
+                if option != "--all-actionable":
+                    raise CommandError(f"{option} is for CSV files; the columns of {self.source!r} are known.")
+        elif self.all_actionable:
+            raise CommandError("--all-actionable is for built-in data: leave out --immutable for a CSV file.")
+        elif os.path.isdir(self.source):
+            raise DataError(f"{self.source!r} is a directory: name the CSV file in it.")
+        elif self.source != STDIO and not os.path.exists(self.source):
+            if os.path.basename(self.source) == self.source and not os.path.splitext(self.source)[1]:
+                raise DataError(f"{unknown_name('data set', self.source, BUILT_IN)} Or give the path of a CSV file.")
+            raise DataError(f"There is no file {self.source!r}.")
+
+    def load(self, seed: int, sha256: str | None = None) -> LoadedData:
+        """Load the data set, split with ``seed``; the CSV file must have the hash ``sha256``, if given."""
+        self.check()
+        if self.is_built_in:
+            options: dict[str, Any] = {**BUILT_IN[self.source], "all_actionable": self.all_actionable, "seed": seed}
+            return LoadedData(datasets.load(**options), None, 1)
+        if self.target is None:
+            raise DataError(f"Name the column of {self.name!r} with the outcome: --target COL.")
+        frame, digest = read_frame(self.source)
+        if sha256 is not None and digest != sha256:
+            raise DataError(f"{self.source!r} has changed since training: give the original file (DATA).")
+        favourable = self.favourable_value(frame)
+        return LoadedData(self.build(frame, favourable, seed), digest, favourable)
+
+    def favourable_value(self, frame: pd.DataFrame) -> Any:
+        """Check the columns that options name, and return the favourable outcome with the type it has in ``frame``."""
+        named = {
+            "target column": (self.target,),
+            "immutable feature": self.immutable,
+            "continuous feature": self.continuous,
+            "categorical feature": self.categorical,
+            "column to ignore": self.ignore,
+        }
+        for kind, names in named.items():
+            for name in names:
+                if name not in frame.columns:
+                    raise DataError(unknown_name(kind, name, map(str, frame.columns)))
+        known = list(frame[self.target].dropna().unique())
+        value = match_value("1" if self.favourable is None else self.favourable, known)
+        if value is None and known:
+            if self.favourable is None:
+                found = ", ".join(repr(str(each)) for each in known[:5])
+                raise DataError(f"Name the favourable outcome: --favourable VALUE; {self.target!r} has {found}.")
+            raise DataError(unknown_name(f"value of {self.target!r}", self.favourable, map(str, known[:20])))
+        return value
+
+    def build(self, frame: pd.DataFrame, favourable: Any, seed: int) -> Dataset:
+        """Build the data set from the frame of the CSV file."""
+        assert self.target is not None
+        return datasets.from_frame(
+            frame.drop(columns=list(self.ignore)),
+            self.target,
+            name=f"{self.name}.csv" if self.name in BUILT_IN else self.name,
+            continuous=list(self.continuous) or None,
+            categorical=list(self.categorical) or None,
+            immutables=self.immutable,
+            favourable=favourable,
+            scale=self.scale,
+            units=self.unit,
+            noise=self.noise,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True)
+class LoadedData:
+    """A data set, the SHA-256 of its CSV file, and the favourable outcome as it appears there."""
+
+    data: Dataset
+    sha256: str | None
+    favourable: Any
+
+    def summary(self) -> str:
+        """Describe the data set in one line."""
+        data = self.data
+        fixed = f"{len(data.immutables) or 'none'} of them immutable"
+        favourable = f"{data.df[data.target].mean():.0%} with the favourable outcome"
+        return f"{data.name}: {len(data.df):,} people, {len(data.raw_features)} features, {fixed}, {favourable}"
+
+
+def read_frame(source: str) -> tuple[pd.DataFrame, str]:
+    """Read a CSV file, or stdin for ``-``; return it with the SHA-256 of its bytes."""
+    try:
+        content = sys.stdin.buffer.read() if source == STDIO else Path(source).read_bytes()
+    except OSError as error:
+        raise DataError(f"Cannot read {source!r}: {error.strerror or error}.") from error
+    return read_table(content, source), hashlib.sha256(content).hexdigest()
 
 
 def data_options(declaration: str, required: bool = False) -> Decorator:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
-from rose_carla._lib.text import csv_safe, printable
-from rose_carla.cli import Command, NameType, console, inputs, options
-from rose_carla.cli.inputs import DataChoice
-from rose_carla.datasets.csv_files import PeopleChunk, PeopleReader
+from rose_carla.cli import console, inputs, options
+from rose_carla.cli.options import Command, DataChoice, NameType
+from rose_carla.datasets.csv_files import PeopleChunk, PeopleReader, csv_safe
+from rose_carla.errors import printable
 from rose_carla.rose.plan import COLUMNS, Plan
 from rose_carla.rose.sequential import Sequential
 from tqdm.auto import tqdm

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import joblib
 import pandas as pd
 from rose_carla import bench, plots
 from rose_carla import datasets as data_sets
 from rose_carla._lib.files import check_writable, write_file
-from rose_carla._lib.runtime import n_cores
-from rose_carla._lib.text import printable
 from rose_carla.bench import layouts
 from rose_carla.bench.engine import Dask, Engine, Local
 from rose_carla.bench.figure_recipes import RECIPES
@@ -27,9 +26,10 @@ from rose_carla.bench.render import render_text, write_report
 from rose_carla.bench.runner import Experiment, Finished, Store, experiment_errors, results_frame
 from rose_carla.bench.table import DATASET_TITLES, Table, build_table, format_condition
 from rose_carla.carla_compat import import_optional
-from rose_carla.cli import Command, NameType, WordsOption, console, options
+from rose_carla.cli import console, options
 from rose_carla.cli.inputs import find_method
-from rose_carla.errors import RoseCarlaError
+from rose_carla.cli.options import Command, NameType, WordsOption
+from rose_carla.errors import RoseCarlaError, printable
 from tqdm import tqdm
 
 _RESUME = "Finished cells are kept: the same command continues where it stopped."
@@ -119,7 +119,7 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
         raise console.CommandError("--backend dask requires --scheduler ADDRESS.")
     if params["backend"] != "dask" and params["scheduler"]:
         raise console.CommandError("--scheduler requires --backend dask.")
-    jobs = params["jobs"] or (n_cores() if params["quick"] else 1)
+    jobs = params["jobs"] or (joblib.cpu_count() if params["quick"] else 1)
     sizes = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
     names, seeds = tuple(dict.fromkeys(params["datasets"])), tuple(range(params["seeds"]))
     scope = Scope(
@@ -181,7 +181,7 @@ def _make_tables(
     parts = [_build(spec, finished, run.scope.datasets) for spec in specs]
     parts += [make() for make in further]
     failed = _failures(finished)
-    about = _provenance(run, started, made_by, finished, failed) | {"hyperparameters": _hyperparams(finished)}
+    about = _provenance(run, started, made_by, finished, failed) | {"hyperparams": _hyperparams(finished)}
     held = write_report(run.out_path, title, parts, about, failed, compared)
     for table, _ in parts:
         console.echo(render_text(table))

@@ -12,11 +12,11 @@ from typing import Any
 import click
 from rose_carla import models
 from carla.models.api import MLModel
-from rose_carla._lib.text import printable
-from rose_carla.cli import Command, console, inputs, options
+from rose_carla.cli import console, inputs, options
 from rose_carla.cli.console import CommandError
-from rose_carla.cli.inputs import POLICY, SUMMARY, DataChoice, Training
-from rose_carla.errors import DataError
+from rose_carla.cli.inputs import POLICY, SUMMARY, Training
+from rose_carla.cli.options import Command, DataChoice
+from rose_carla.errors import DataError, printable
 from rose_carla.rose.sequential import Sequential
 
 #: People of the test split that the report plans for.

@@ -2,8 +2,9 @@
 
 from rose_carla.datasets.builtin import NAMES, load
 from rose_carla.datasets.csv_files import from_csv
-from rose_carla.datasets.dataset import Dataset, Schema, from_frame
-from rose_carla.datasets.encoding import (
+from rose_carla.datasets.dataset import (
+    Dataset,
+    Schema,
     action_bounds,
     action_units,
     encoded_columns,
@@ -15,6 +16,7 @@ from rose_carla.datasets.encoding import (
     relative_noise,
     valid_encodings,
 )
+from rose_carla.datasets.frames import from_frame
 from rose_carla.datasets.scaling import PiecewiseScaler
 
 __all__ = [

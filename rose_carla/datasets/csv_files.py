@@ -1,4 +1,4 @@
-"""CSV files: tables to train on, and people in original units, validated row by row.
+"""CSV files: tables to train on, people in original units, validated row by row, and cells safe in a spreadsheet.
 
 Ambiguous tables are rejected as a whole; an invalid row of a file of people does not stop the others.
 """
@@ -10,6 +10,7 @@ import csv
 import io
 import itertools
 import os
+import re
 import sys
 import warnings
 from collections import Counter
@@ -21,8 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.io.common import infer_compression
-from rose_carla.datasets.dataset import Dataset, from_frame
-from rose_carla.datasets.encoding import reachable_values
+from rose_carla.datasets.dataset import Dataset, reachable_values
+from rose_carla.datasets.frames import from_frame
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Words for a missing value in CSV files, beside an empty cell.
@@ -31,6 +32,9 @@ _MISSING = frozenset("na nan n/a null none <na> #n/a".split())
 _ROUNDING = 1e-9
 #: Number of ignored columns that a warning lists.
 _LISTED = 10
+#: Start of a cell, also for spreadsheets that split at other separators than commas, followed by a formula.
+_FORMULA = re.compile(r"(^|[\t\r\n;|])(?=[\s\"]*[=+\-@\t\r＝＋－＠])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 #: Largest encoded value that models and noise can compute with.
 _LARGEST = 1e15
 
@@ -334,3 +338,26 @@ def plain(value: float) -> str:
     ('29', '2.4', '-0.1')
     """
     return f"{value:.12g}"
+
+
+def csv_safe(value: Any) -> Any:
+    """Escape text that a spreadsheet would run as a formula, with a leading apostrophe.
+
+    NUL characters are removed: the csv module of Python 3.10 cannot write them.
+
+    Examples
+    --------
+    >>> csv_safe("=HYPERLINK(A1)"), csv_safe("-1.5"), csv_safe("rent - own"), csv_safe(-2)
+    ("'=HYPERLINK(A1)", '-1.5', 'rent - own', -2)
+    """
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return _FORMULA.sub(r"\1'", value.replace("\0", ""))
+
+
+def csv_safe_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Apply :func:`csv_safe` to every text cell and column name of a frame."""
+    columns = [column if column.dtype.kind in "biuf" else column.map(csv_safe) for _, column in frame.items()]
+    if not columns:
+        return frame
+    return pd.concat(columns, axis=1).set_axis([csv_safe(name) for name in frame.columns], axis=1)

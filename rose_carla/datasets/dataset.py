@@ -1,8 +1,10 @@
-"""CARLA data sets from tables."""
+"""CARLA data sets: their encoding, valid categories, and the bounds, units and noise of actions.
+
+The functions of a data set take every CARLA ``DataCatalog``; only ours has scales, units and noise of single features.
+"""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,35 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
+from carla.data.pipelining import decode, descale, encode, scale
 from pandas.api import types
 from rose_carla._lib.params import check_seed
-from rose_carla.datasets.encoding import (
-    as_text,
-    check_numbers,
-    check_rows,
-    dense,
-    encoded_values,
-    nearest_valid,
-    reachable_values,
-)
 from rose_carla.datasets.scaling import PiecewiseScaler
-from rose_carla.datasets.validation import (
-    binary_target,
-    check_columns,
-    check_encoded_names,
-    check_table,
-    choose_scales,
-    feature_list,
-    feature_roles,
-    original_values,
-    positive_numbers,
-    restore_values,
-)
-from rose_carla.errors import DataError, error_text, short_repr, unknown_name
+from rose_carla.errors import DataError, RoseCarlaError, error_text, short_repr, unknown_name
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder
 
-#: Names of the paper's data sets, which select settings of training and negative instances.
-RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
 #: The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
 
@@ -69,6 +50,14 @@ class Schema:
     def features(self) -> tuple[str, ...]:
         """All feature columns."""
         return self.continuous + self.categorical
+
+
+class _Encoder(OneHotEncoder):
+    """Encoder with ``get_feature_names``, which CARLA's methods call also for data without categorical features."""
+
+    def get_feature_names(self, features: Sequence[str]) -> np.ndarray:
+        """Return the names of the encoded columns."""
+        return self.get_feature_names_out(features) if len(features) else np.array([], dtype=object)
 
 
 class Dataset(DataCatalog):
@@ -132,12 +121,19 @@ class Dataset(DataCatalog):
                 f"Cannot split {len(raw)} rows into train and test with test_size={short_repr(test_size)}: "
                 f"{error_text(error)} Each outcome needs at least one row on either side."
             ) from error
-        # CARLA keeps the index, so a row has the same label in splits, factuals and counterfactuals.
-        scaling = "MinMax" if schema.continuous else "Identity"
-        super().__init__(schema.name, raw, raw.iloc[train], raw.iloc[test], scaling_method=scaling)
-        if self.robust:  # CARLA's constructor takes no scaler, so encode once more
-            self.scaler = PiecewiseScaler(self.robust).fit(raw[self.continuous])
-            self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
+        # CARLA's own constructor chooses scaler and encoder itself
+        self.name, self._identity_encoding = schema.name, False
+        self.scaler, self.encoder = FunctionTransformer(), _Encoder(drop="if_binary", sparse_output=False)
+        self._pipeline = [("scaler", lambda df: scale(self.scaler, self.continuous, df))]
+        self._inverse_pipeline = [("scaler", lambda df: descale(self.scaler, self.continuous, df))]
+        if schema.continuous:
+            self.scaler = (PiecewiseScaler(self.robust) if self.robust else MinMaxScaler()).fit(raw[self.continuous])
+        if schema.categorical:
+            self.encoder.fit(raw[self.categorical])
+            self._pipeline.append(("encoder", lambda df: encode(self.encoder, self.categorical, df)))
+            self._inverse_pipeline.insert(0, ("encoder", lambda df: decode(self.encoder, self.categorical, df)))
+        # the index stays, so a row has the same label in splits, factuals and counterfactuals
+        self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
 
     @property
     def categorical(self) -> list[str]:
@@ -221,126 +217,253 @@ class Dataset(DataCatalog):
             nearest = raw[feature].round()
             raw[feature] = raw[feature].where((raw[feature] - nearest).abs() > 1e-6, nearest)
         for feature, values in self.originals.items():
-            raw[feature] = restore_values(raw[feature], values)
+            raw[feature] = _restore_values(raw[feature], values)
         return raw
 
 
-def from_frame(
-    frame: pd.DataFrame,
-    target: str,
-    *,
-    name: str,
-    continuous: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-    immutables: Iterable[str] = (),
-    favourable: Any = 1,
-    scale: str | Mapping[str, str] = "auto",
-    units: Mapping[str, float] | None = None,
-    noise: Mapping[str, float] | None = None,
-    test_size: float = 0.2,
-    seed: int = 0,
-) -> Dataset:
-    """Make a data set from a table.
+def _restore_values(texts: pd.Series, values: Mapping[str, Any]) -> pd.Series:
+    """Convert the texts of categories back to their values."""
+    kinds = {type(value) for value in values.values()}
+    if len(kinds) > 1 or any(issubclass(kind, str) for kind in kinds):
+        # pandas would convert numbers to one type, and subclasses of str to str
+        return pd.Series([values[text] for text in texts], index=texts.index, name=texts.name, dtype=object)
+    return texts.map(values)
+
+
+def check_rows(rows: Any, columns: Iterable[str], what: str, advice: str = ".") -> None:
+    """Check that ``rows``, called ``what``, are a frame with all ``columns`` (or give ``advice``) and no duplicates."""
+    if not isinstance(rows, pd.DataFrame):
+        raise DataError(
+            f"{what} must be a pandas DataFrame, got {type(rows).__name__}: wrap them in pd.DataFrame(...), and take a "
+            "single row with frame.iloc[[0]]."
+        )
+    missing = [column for column in columns if column not in rows.columns]
+    if missing:
+        raise DataError(f"{what} lack the columns {', '.join(map(str, missing[:5]))}{advice}")
+    if not rows.columns.is_unique:
+        repeated = short_repr(rows.columns[rows.columns.duplicated()][0])
+        raise DataError(f"{what} have the column {repeated} twice: drop or rename one.")
+
+
+def check_labels(frame: pd.DataFrame, name: str, owner: str = "") -> None:
+    """Check that row labels are unique and not missing.
 
     Parameters
     ----------
-    frame
-        One row per person, in original units, without missing values.
-    target
-        Column with the outcome.
     name
-        Name of the data set; keep it distinct, because it is part of every cache key.
-    continuous, categorical
-        Feature columns. By default numeric columns are continuous and all others, also boolean ones, categorical;
-        with one of them given, all other columns are of the other kind.
-    immutables
-        Features that recourse may not change.
-    favourable
-        The favourable value of ``target``; every other value is unfavourable.
-    scale
-        How continuous features are scaled to [0, 1]: ``"minmax"`` from the smallest to the largest value; ``"robust"``
-        mostly by the central part of the values, in which actions stay; ``"auto"`` is robust for features with
-        outliers, which a warning names. Or a mapping from some features to one of these; all others are ``"auto"``.
-    units
-        Size of a unit of action of some continuous features, in original units: ``{"income": 500}``. All others have
-        that of the method, a share of the scale.
-    noise
-        Standard deviation of the noise of some continuous features, relative to all others: ``{"income": 0.5}``.
-    test_size, seed
-        Share of test rows and seed of the stratified split.
+        Variable name of the frame in the advice.
+    owner
+        Words after "Row labels", such as ``" of the factuals"``.
+    """
+    index = frame.index
+    if not index.is_unique:
+        raise DataError(f"Row labels{owner} occur twice: call {name}.reset_index(drop=True) first.")
+    parts = index.codes if isinstance(index, pd.MultiIndex) else [np.where(index.isna(), -1, 0)]
+    if any((np.asarray(part) < 0).any() for part in parts):
+        raise DataError(f"Row labels{owner} are missing: call {name}.reset_index(drop=True) first.")
+
+
+def as_floats(values: Any, what: str, error: type[RoseCarlaError] = DataError) -> np.ndarray:
+    """Convert encoded rows, a frame, an array or nested lists, to floats; ``what`` names them in messages.
+
+    Raises
+    ------
+    RoseCarlaError
+        The given ``error``, if values are not real numbers.
+    """
+    try:
+        frame = isinstance(values, pd.DataFrame)
+        kinds = {dtype.kind for dtype in values.dtypes} if frame else {np.asarray(values).dtype.kind}
+        if kinds & set("cmM"):  # numpy would convert complex numbers and dates silently
+            raise TypeError("dates or complex numbers")
+        return values.to_numpy(dtype=float) if frame else np.asarray(values, dtype=float)
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise error(
+            f"The {what} contain values that are not numbers ({error_text(reason)[:-1]}): pass encoded rows, for "
+            "instance data.transform(raw_rows)."
+        ) from reason
+
+
+def dense(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without sparse columns, which scikit-learn would encode as a sparse matrix."""
+    sparse = [column for column in table.columns if isinstance(table[column].dtype, pd.SparseDtype)]
+    return table.assign(**{column: table[column].sparse.to_dense() for column in sparse}) if sparse else table
+
+
+def check_numbers(values: pd.Series) -> None:
+    """Check that every row of a continuous feature is a finite number."""
+    try:
+        if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):  # pandas would convert them silently
+            raise TypeError(f"{values.dtype} values")
+        numbers = pd.to_numeric(values, errors="coerce")
+        if numbers.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        found = numbers.to_numpy(dtype=float, na_value=np.nan)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise DataError(f"{values.name!r} has values that are not finite numbers: {error_text(error)}") from error
+    odd = np.flatnonzero(~np.isfinite(found))
+    if len(odd):
+        label, value = short_repr(values.index[odd[0]]), short_repr(values.iloc[odd[0]])
+        raise DataError(f"{values.name!r} is {value} in row {label}, not a finite number: fill it in, or drop the row.")
+
+
+def as_text(values: pd.Series) -> pd.Series:
+    """Convert categories to text value by value; a missing one is a :class:`DataError`."""
+    missing = np.flatnonzero(values.isna())
+    if len(missing):
+        label = short_repr(values.index[missing[0]])
+        raise DataError(f"{values.name!r} is missing in row {label}: fill it in, or drop the row.")
+    # not astype(str), which decodes bytes and keeps subclasses of str
+    texts = [str(value) for value in as_objects(values)]
+    return pd.Series(texts, index=values.index, name=values.name, dtype=object)
+
+
+def as_objects(values: pd.Series) -> list[Any]:
+    """Return numbers as numpy's scalars and anything else as Python objects; dates would be numpy's in pandas 1."""
+    some = values if types.is_numeric_dtype(values) else values.astype(object)
+    return list(some.to_numpy() if isinstance(some.dtype, np.dtype) else some.array)
+
+
+def encoded_columns(data: DataCatalog) -> dict[str, list[str]]:
+    """Return the encoded columns of each categorical feature of ``data``.
+
+    A feature with two categories has one column (0 or 1), any other has one column per category, unless the data
+    set uses another encoding. Works for every CARLA ``DataCatalog``, not only ours.
+    """
+    categorical = list(data.categorical)
+    if not categorical:
+        return {}
+    if data._identity_encoding:
+        return {feature: [feature] for feature in categorical}
+    names = list(data.encoder.get_feature_names_out(categorical))
+    dropped = data.encoder.drop_idx_
+    columns, start = {}, 0
+    for position, feature in enumerate(categorical):
+        width = len(_categories(data, feature))
+        if dropped is not None and dropped[position] is not None:
+            width -= 1
+        columns[feature] = names[start : start + width]
+        start += width
+    return columns
+
+
+def _categories(data: DataCatalog, feature: str) -> np.ndarray:
+    return data.encoder.categories_[list(data.categorical).index(feature)]
+
+
+def feature_groups(data: DataCatalog, columns: Sequence[str]) -> dict[str, list[int]]:
+    """Return the positions among encoded ``columns`` of each feature, continuous ones included."""
+    encoded = encoded_columns(data)
+    position = {column: i for i, column in enumerate(columns)}
+    groups = {}
+    for feature in [*data.continuous, *data.categorical]:
+        found = [position[column] for column in encoded.get(feature, [feature]) if column in position]
+        if found:
+            groups[feature] = found
+    return groups
+
+
+def mutable_columns(data: DataCatalog, columns: Sequence[str]) -> np.ndarray:
+    """Return for each of the encoded ``columns`` whether recourse may change it."""
+    groups = encoded_columns(data)
+    fixed = {column for feature in data.immutables for column in groups.get(feature, [feature])}
+    return np.array([column not in fixed for column in columns])
+
+
+def project_categories(data: DataCatalog, columns: Sequence[str], rows: np.ndarray) -> np.ndarray:
+    """Move the categorical features of ``rows`` over encoded ``columns`` to the nearest valid encoding; NaN stays.
 
     Raises
     ------
     DataError
-        If the table cannot be used; the message says what to change.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from rose_carla import datasets
-    >>> homes, loans = ["rent", "own"] * 10, ["no", "no", "yes", "no"] * 5
-    >>> people = pd.DataFrame({"income": range(20), "home": homes, "loan": loans})
-    >>> data = datasets.from_frame(people, "loan", name="loans", favourable="yes")
-    >>> list(data.df.columns)
-    ['income', 'loan', 'home_rent']
+        If ``rows`` are not an array of numbers with one column for each of ``columns``.
     """
-    check_columns(frame, target)
-    frame = dense(frame)
-    continuous, categorical = feature_roles(frame, target, continuous, categorical)
-    immutables = tuple(feature_list("immutables", immutables))
-    if not isinstance(name, str) or not name:
-        raise DataError(f"name must be text, got {short_repr(name)}.")
-    if name in RESERVED_NAMES:
-        raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
-    for feature in immutables:
-        if feature not in continuous + categorical:
-            raise DataError(unknown_name("immutable feature", feature, continuous + categorical))
-    schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
-    features = {*continuous, *categorical}
-    table = frame[[column for column in frame.columns if column in features or column == target]].copy()
-    check_table(table, schema.continuous, schema.categorical)
-    table[target] = binary_target(table[target], favourable)
-    values = {feature: original_values(table[feature]) for feature in categorical}
-    for feature in categorical:
-        table[feature] = as_text(table[feature])
-    check_encoded_names(table, [*schema.features, target], schema.categorical)
-    originals = {feature: found for feature, found in values.items() if found is not None}
-    robust, outlying = choose_scales(table, schema.continuous, schema.categorical, scale)
-    data = Dataset(
-        table,
-        schema,
-        test_size=test_size,
-        seed=seed,
-        originals=originals,
-        robust=robust,
-        units=positive_numbers("units", units, schema.continuous, schema.categorical),
-        noise=positive_numbers("noise", noise, schema.continuous, schema.categorical),
-    )
-    _check_units(data)
-    if outlying:
-        warnings.warn(_outlier_warning(data, outlying), stacklevel=2)
-    return data
+    projected = np.array(as_floats(rows, "encoded rows"))
+    if projected.ndim != 2 or projected.shape[1] != len(columns):
+        raise DataError(
+            f"Rows over {len(columns)} columns must be an array (n, {len(columns)}), got {projected.shape}."
+        )
+    groups = feature_groups(data, columns)
+    for feature in data.categorical:
+        if feature not in groups:
+            continue
+        block = projected[:, groups[feature]]
+        candidates = valid_encodings(data, feature, len(groups[feature]))
+        # nearest by |x - c|^2, without the term that all candidates share; NaN is put back below
+        closeness = np.nan_to_num(block) @ candidates.T - 0.5 * (candidates**2).sum(axis=1)
+        valid = candidates[closeness.argmax(axis=1)]
+        valid[np.isnan(block).any(axis=1)] = np.nan
+        projected[:, groups[feature]] = valid
+    return projected
 
 
-def _check_units(data: DataCatalog) -> None:
-    """Raise :class:`DataError` for units of action beyond the values that actions lead to."""
-    for feature, unit in data.units.items():
-        low, high = reachable_values(data, feature)
-        if unit > high - low:
-            raise DataError(
-                f"The unit of {feature!r} is {unit:g}, but its values reach from {low:g} to {high:g} only: choose a "
-                "smaller one."
-            )
+def encoded_values(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Return the numbers (n, d) of encoded ``columns``, which may be NaN; anything else is a :class:`DataError`."""
+    check_rows(rows, columns, "Encoded rows")
+    return as_floats(rows[list(columns)], "encoded rows")
 
 
-def _outlier_warning(data: DataCatalog, features: Sequence[str]) -> str:
-    """Return the warning about features for which a robust scale was chosen."""
-    ranges = []
-    for feature in features:
-        j, (low, high) = data.continuous.index(feature), reachable_values(data, feature)
-        lowest, highest = data.scaler.data_min_[j], data.scaler.data_max_[j]
-        ranges.append(f"{feature} ({low:.6g} to {high:.6g} of {lowest:.9g} to {highest:.9g})")
-    return (
-        f"features with outliers are scaled by their central part, which actions do not leave: {', '.join(ranges)}; "
-        "choose with scale='minmax' or 'robust', --scale on the command line"
-    )
+def valid_encodings(data: DataCatalog, feature: str, width: int) -> np.ndarray:
+    """Return all valid encodings (c, width) of a categorical feature over ``width`` of its columns."""
+    if data._identity_encoding:
+        return np.unique(data.df[feature].to_numpy(dtype=float))[:, None]
+    one_hot = np.eye(width)
+    # with a column that the encoder dropped or the model leaves out, all zeros is a category too
+    return one_hot if width == len(_categories(data, feature)) else np.vstack([np.zeros(width), one_hot])
+
+
+def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:
+    """Move the categorical features of encoded rows to the nearest valid encoding; rows of NaN stay NaN.
+
+    Raises
+    ------
+    DataError
+        If encoded columns are missing or duplicated, or values are not real numbers.
+    """
+    columns = [column for group in encoded_columns(data).values() for column in group]
+    rows = encoded_values(encoded, columns)
+    valid = encoded.copy()
+    if columns:
+        valid[columns] = project_categories(data, columns, rows)
+    return valid
+
+
+def reachable_values(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the smallest and largest value of a continuous feature, in original units, that actions lead to."""
+    j, scaler = list(data.continuous).index(feature), data.scaler
+    if isinstance(scaler, PiecewiseScaler):
+        return float(scaler.central_values_[j, 0]), float(scaler.central_values_[j, 1])
+    return float(scaler.data_min_[j]), float(scaler.data_max_[j])
+
+
+def action_bounds(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the encoded values of a continuous feature between which actions stay."""
+    scaler = getattr(data, "scaler", None)
+    if not isinstance(scaler, PiecewiseScaler):
+        return 0.0, 1.0
+    low, high = scaler.central_[list(data.continuous).index(feature)]
+    return float(low), float(high)
+
+
+def encoded_unit(data: DataCatalog, feature: str) -> float | None:
+    """Return the encoded unit of action of a continuous feature, None for that of the method."""
+    unit = getattr(data, "units", {}).get(feature)
+    if unit is None or feature in data.immutables:
+        return None
+    low, high = reachable_values(data, feature)
+    lower, upper = action_bounds(data, feature)
+    return float(unit * (upper - lower) / (high - low))
+
+
+def action_units(data: DataCatalog, columns: Sequence[str], action_unit: float) -> float | np.ndarray:
+    """Return the unit of action of each of the encoded ``columns``, (d,), or ``action_unit`` if it is that of all."""
+    found = {feature: encoded_unit(data, feature) for feature in getattr(data, "units", {})}
+    units = [found.get(column) or action_unit for column in columns]
+    return action_unit if set(units) <= {action_unit} else np.array(units)
+
+
+def relative_noise(data: DataCatalog, columns: Sequence[str]) -> np.ndarray | None:
+    """Return the relative standard deviation of the noise of encoded ``columns``, (d,); None if it is 1 for all."""
+    found = getattr(data, "noise", {})
+    scales = np.array([found.get(column, 1.0) for column in columns])
+    return None if (scales == 1.0).all() else scales

@@ -2,10 +2,12 @@
 
 from rose_carla.metrics.benchmark import Benchmark
 from rose_carla.metrics.evaluations import (
+    METRICS,
     AccAIR,
     Evaluation,
     GaussianAIR,
     LogDensity,
+    Metric,
     NoiseSettings,
     PlausibleAIR,
     Proximity,
@@ -14,7 +16,6 @@ from rose_carla.metrics.evaluations import (
     Validity,
     align,
 )
-from rose_carla.metrics.registry import METRICS, Metric
 
 __all__ = [
     "METRICS",

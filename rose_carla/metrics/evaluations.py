@@ -1,4 +1,4 @@
-"""The paper's eight metrics as classes with the interface of CARLA's development version.
+"""The paper's eight metrics as classes with the interface of CARLA's development version, and the one list of them.
 
 Each is created with ``(mlmodel, hyperparams)``, and ``get_evaluation(factuals, counterfactuals)`` returns a frame with
 one row per factual: NaN where the method found no counterfactual (0 for validity). The mean of a column is the number
@@ -8,6 +8,7 @@ in the paper's tables.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,8 +20,7 @@ from rose_carla._lib.params import REQUIRED, Hyperparameters, choice, factor, fl
 from rose_carla.datasets import action_units, feature_groups, relative_noise
 from rose_carla.errors import DataError, NoiseError, error_text
 from rose_carla.models import favourable
-from rose_carla.models.mlmodel import with_list_order
-from rose_carla.models.predictions import finite_rows, numeric_columns
+from rose_carla.models.mlmodel import finite_rows, numeric_columns, with_list_order
 from rose_carla.noise import (
     NOISE_PER,
     Density,
@@ -130,7 +130,7 @@ def align(factuals: pd.DataFrame, counterfactuals: pd.DataFrame, columns: Sequen
     return found.where(np.isfinite(found).all(axis=1))
 
 
-class Evaluation:
+class Evaluation(ABC):
     """Base class of metrics; a subclass sets :attr:`columns` and implements :meth:`evaluate_rows`.
 
     Parameters
@@ -164,12 +164,12 @@ class Evaluation:
             values[found] = self.evaluate_rows(starts, ends, np.flatnonzero(found), aligned.index[found])
         return pd.DataFrame(values, index=factuals.index, columns=list(self.columns))
 
+    @abstractmethod
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         """Return values (m, columns) of factuals ``starts`` (m, d) and counterfactuals ``ends`` (m, d).
 
         ``rows`` are their positions among all factuals, ``labels`` their row labels.
         """
-        raise NotImplementedError
 
 
 class Validity(Evaluation):
@@ -215,8 +215,10 @@ class RecourseTime(Evaluation):
 
     def get_evaluation(self, factuals: pd.DataFrame, counterfactuals: pd.DataFrame) -> pd.DataFrame:
         """Return the same mean in every row, also where nothing was found: the search took time there too."""
-        finite_rows(factuals, self.mlmodel.feature_input_order)
-        return pd.DataFrame({"Recourse_Time": self.settings.seconds / len(factuals)}, index=factuals.index)
+        return super().get_evaluation(factuals, factuals)
+
+    def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
+        return np.full((len(rows), 1), self.settings.seconds / len(rows))
 
 
 class LogDensity(Evaluation):
@@ -246,8 +248,9 @@ class _InvalidationMetric(Evaluation):
 class _OneOffAIR(_InvalidationMetric):
     """Invalidation rate under one-off noise, with its interval."""
 
+    @abstractmethod
     def _noise(self) -> Noise:
-        raise NotImplementedError
+        """Return the noise."""
 
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
         s = self.settings
@@ -343,3 +346,50 @@ def _density(mlmodel: MLModel, settings: NoiseSettings, outcome: int | None = No
 
 def _with_interval(rate: InvalidationRate) -> np.ndarray:
     return np.stack([rate.rate, rate.lower, rate.upper], axis=1)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, and how tables show it.
+
+    Parameters
+    ----------
+    label
+        Name in tables and figures.
+    higher_is_better
+        Direction of improvement.
+    evaluation
+        Class that computes it; not of columns that only tables have.
+    needs_noise
+        Whether its options are those of :class:`.NoiseSettings`.
+    digits
+        Digits after the decimal point.
+    show_std
+        Whether tables show the standard deviation over people, as the paper does.
+
+    Examples
+    --------
+    >>> from rose_carla.metrics import METRICS
+    >>> METRICS["Acc_AIR"].label, METRICS["Acc_AIR"].higher_is_better
+    ('Acc AIR', False)
+    """
+
+    label: str
+    higher_is_better: bool
+    evaluation: type[Evaluation] = Evaluation  # type: ignore[type-abstract]
+    needs_noise: bool = False
+    digits: int = 2
+    show_std: bool = True
+
+
+#: The paper's eight metrics in its order, by result column.
+METRICS: Mapping[str, Metric] = {
+    "Validity": Metric("Validity", True, Validity, show_std=False),
+    "Sparsity": Metric("Sparsity", False, Sparsity),
+    "Proximity": Metric("Proximity", False, Proximity),
+    "Recourse_Time": Metric("Time (s)", False, RecourseTime, digits=3, show_std=False),
+    "Log_Density": Metric("Log density", True, LogDensity, needs_noise=True),
+    "Gaussian_AIR": Metric("Gaussian AIR", False, GaussianAIR, needs_noise=True),
+    "Plausible_AIR": Metric("Plausible AIR", False, PlausibleAIR, needs_noise=True),
+    "Acc_AIR": Metric("Acc AIR", False, AccAIR, needs_noise=True),
+}

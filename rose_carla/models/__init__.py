@@ -1,18 +1,26 @@
 """Classifiers: the paper's two in torch, and wrappers of fitted ones as CARLA models."""
 
-from rose_carla.models.mlmodel import EncodedModel, SklearnModel, TensorFlowModel, TorchModel
-from rose_carla.models.predictions import (
-    Logit,
+from rose_carla.models.estimators import SklearnModel
+from rose_carla.models.mlmodel import (
+    EncodedModel,
     accuracy,
     encoded_rows,
     favourable,
-    logit,
     negative_instances,
     probabilities,
     probability,
 )
-from rose_carla.models.training import Network, TrainingSettings, default_settings, paper_settings, train
-from rose_carla.models.wrap import to_tensorflow, wrap
+from rose_carla.models.networks import (
+    Logit,
+    Network,
+    TorchModel,
+    TrainingSettings,
+    default_settings,
+    logit,
+    paper_settings,
+    train,
+)
+from rose_carla.models.wrap import TensorFlowModel, to_tensorflow, wrap
 
 __all__ = [
     "EncodedModel",

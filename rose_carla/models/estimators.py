@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import numbers
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from carla.data.catalog import DataCatalog
+from carla.models.catalog import MLModelCatalog
 from rose_carla.datasets import Dataset
 from rose_carla.errors import ModelError, error_text, short_repr
-from rose_carla.models.mlmodel import SklearnModel, encoded_features
+from rose_carla.models.mlmodel import EncodedModel, encoded_features
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -20,6 +23,67 @@ from sklearn.utils.validation import check_is_fitted
 
 #: Objectives of an xgboost Booster that predicts probabilities.
 OBJECTIVES = ("binary:logistic", "reg:logistic")
+
+
+class SklearnModel(EncodedModel):
+    """A fitted estimator with the scikit-learn interface.
+
+    Parameters
+    ----------
+    probabilities
+        From an array of encoded rows, in ``feature_input_order``, to probabilities of shape (n, 2).
+    backend
+        ``"sklearn"`` or ``"xgboost"``.
+    """
+
+    def __init__(
+        self,
+        data: DataCatalog,
+        raw_model: Any,
+        feature_input_order: Sequence[str],
+        probabilities: Callable[[np.ndarray], np.ndarray],
+        backend: str = "sklearn",
+    ) -> None:
+        super().__init__(data, raw_model, feature_input_order)
+        self._probabilities = probabilities
+        self._backend = backend
+
+    def predict_proba(self, x: Any) -> Any:
+        """Return probabilities of the two outcomes, shape (n, 2), as a tensor if ``x`` is one."""
+        x = self._ordered(x)
+        rows = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+        probabilities = self._probabilities(rows) if len(rows) else np.empty((0, 2))
+        return torch.as_tensor(probabilities, dtype=x.dtype) if isinstance(x, torch.Tensor) else probabilities
+
+    def predict(self, x: Any) -> Any:
+        """Return predicted labels, shape (n,), as CARLA's own models of these two backends do."""
+        return np.asarray(self.predict_proba(x)[:, 1] > 0.5).astype("int64")
+
+    @property
+    def tree_iterator(self) -> Any:
+        """The trees of a forest, in the form CARLA's FeatureTweak and FOCUS walk them."""
+        forest = self._backend != "xgboost"
+        if forest:
+            if not hasattr(self._raw_model, "estimators_"):
+                raise ModelError(f"{type(self._raw_model).__name__} is not a forest, which CARLA's tree methods need.")
+            if list(self._raw_model.classes_) != [0, 1]:
+                raise ModelError("CARLA's tree methods read the trees themselves: fit them on outcomes 0 and 1.")
+        if getattr(self._probabilities, "column", None) == 0:
+            raise ModelError(
+                "CARLA's tree methods read the trees themselves and take the second class as favourable: fit the trees "
+                "with 1 for it."
+            )
+        if forest:
+            return self._raw_model
+        booster = self._raw_model.get_booster() if hasattr(self._raw_model, "get_booster") else self._raw_model
+        boosters = list(booster)
+        for booster in boosters:
+            booster.feature_names = self.feature_input_order
+        return boosters
+
+
+# CARLA's FeatureTweak checks for its own class, and works with ours as well.
+MLModelCatalog.register(SklearnModel)
 
 
 def wrap_estimator(

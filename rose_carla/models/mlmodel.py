@@ -1,9 +1,10 @@
-"""CARLA models around torch, scikit-learn, xgboost or Keras classifiers, and checks of any CARLA model."""
+"""CARLA models: checks of any of them, their predictions for encoded rows, and the people whom they reject."""
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,25 @@ import torch
 from carla.data.api import Data
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-from carla.models.catalog import MLModelCatalog
-from rose_carla.carla_compat import import_optional
-from rose_carla.datasets import mutable_columns
-from rose_carla.datasets.encoding import as_floats
-from rose_carla.errors import ModelError, short_repr
+from rose_carla._lib.params import check_seed
+from rose_carla.datasets import mutable_columns, project_categories
+from rose_carla.datasets.dataset import as_floats, check_labels, check_rows
+from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
+
+#: Rows per call of a classifier: the layers of a network for more of them no longer fit into the CPU's cache.
+_BATCH = 32_768
+#: Tolerances of probabilities outside [0, 1], of their sum, and of encoded categories.
+_ROUNDING, _SUM_ROUNDING, _ENCODING_ROUNDING = 1e-6, 1e-3, 1e-6
+#: The largest value of a factual. Features are in [0, 1], or a bit outside for people beyond the data; classifiers
+#: and densities in single precision overflow for much larger numbers.
+LARGEST = 1e15
+#: The paper's choice per data set: (split, largest number of rows). Other data sets: all of the test split.
+PAPER_SELECTION: dict[str, tuple[str, int | None]] = {
+    "german": ("all", None),
+    "german-typed": ("all", None),
+    "adult": ("test", 200),
+    "compas": ("test", None),
+}
 
 
 def check_model(model: object) -> None:
@@ -84,20 +99,9 @@ class ListOrderModel(MLModel):
         self.original = original
         self._order = feature_order(original)
 
-    @property
-    def feature_input_order(self) -> list[str]:
-        """Encoded columns in the order the classifier takes them."""
-        return list(self._order)
-
-    @property
-    def backend(self) -> Any:
-        """Framework of the classifier, as CARLA names it."""
-        return self.original.backend
-
-    @property
-    def raw_model(self) -> Any:
-        """The classifier in its own framework."""
-        return self.original.raw_model
+    feature_input_order = property(lambda self: list(self._order))
+    backend = property(lambda self: self.original.backend)
+    raw_model = property(lambda self: self.original.raw_model)
 
     def predict(self, x: Any) -> Any:
         """Return what the original predicts."""
@@ -182,97 +186,235 @@ class EncodedModel(MLModel):
         return self.predict_proba(x)[:, 1].reshape((-1, 1))
 
 
-class TorchModel(EncodedModel):
-    """A torch module that returns probabilities of shape (n, 2); differentiable for tensors."""
+def probability(mlmodel: MLModel) -> Callable[..., np.ndarray]:
+    """Return a function from encoded rows (n, d) to probabilities (n,) of the favourable outcome, for any CARLA model.
 
-    _backend = "pytorch"
+    Columns are in ``feature_input_order``. The function takes labels of rows for messages as a second argument.
+    """
+    order = feature_order(mlmodel)
 
-    def __init__(self, data: DataCatalog, raw_model: torch.nn.Module, feature_input_order: Sequence[str]) -> None:
-        super().__init__(data, raw_model.eval(), feature_input_order)
+    def predict(rows: np.ndarray, labels: Sequence[Hashable] | None = None) -> np.ndarray:
+        rows = as_floats(rows, "encoded rows", ModelError)
+        if rows.ndim == 2 and len(rows) > _BATCH:
+            parts = [slice(start, start + _BATCH) for start in range(0, len(rows), _BATCH)]
+            return np.concatenate([predict(rows[part], None if labels is None else labels[part]) for part in parts])
+        if rows.ndim != 2 or rows.shape[1] != len(order):
+            raise ModelError(f"Expected rows of {len(order)} features in feature_input_order, got shape {rows.shape}.")
+        own: Any = rows.copy(order="K")  # models may change what they are given
+        if not isinstance(mlmodel, EncodedModel):  # CARLA's own models warn about anything but frames
+            own = pd.DataFrame(own, columns=order)
+        return _predict(mlmodel, own, labels)[:, 1]
 
-    def predict_proba(self, x: Any) -> Any:
-        """Return probabilities of the two outcomes, shape (n, 2), as a tensor if ``x`` is one."""
-        x = self._ordered(x)
-        parameter = next(self._raw_model.parameters())
-        if isinstance(x, torch.Tensor):
-            return self._raw_model(x.to(parameter.dtype))
-        narrow = np.float32 if parameter.dtype == torch.float32 else np.float64
-        rows = torch.as_tensor(np.array(x, dtype=narrow), dtype=parameter.dtype, device=parameter.device)
-        with torch.no_grad():
-            return self._raw_model(rows).cpu().numpy()
+    return predict
 
 
-class SklearnModel(EncodedModel):
-    """A fitted estimator with the scikit-learn interface.
+def probabilities(mlmodel: MLModel, rows: pd.DataFrame) -> np.ndarray:
+    """Return the probabilities (n, 2) that a model predicts for a frame of encoded rows.
+
+    Raises
+    ------
+    ModelError
+        If the model raises, or returns anything but two probabilities for each row.
+    """
+    return _predict(mlmodel, rows.copy(), rows.index)
+
+
+def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> np.ndarray:
+    if len(rows) == 0:
+        return np.empty((0, 2))
+    name = _name(mlmodel)
+    with model_errors(f"{name} cannot predict {len(rows)} rows"):
+        answer = mlmodel.predict_proba(rows)
+    try:
+        values = np.asarray(answer)
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
+        values = values.astype(float)  # a copy: models may return the same array every time
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ModelError(f"predict_proba of {name} did not return real numbers: {error_text(error)}") from error
+    if values.shape != (len(rows), 2):
+        raise ModelError(f"predict_proba of {name} returned shape {values.shape} for {len(rows)} rows, not (n, 2).")
+    if not (values.min() >= -_ROUNDING and values.max() <= 1 + _ROUNDING):  # also if one is NaN
+        broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(broken):
+            some = ", ".join(str(row if labels is None else labels[row]) for row in broken[:5].tolist())
+            raise ModelError(
+                f"The classifier ({name}) returned NaN or infinity for rows {some}: check its weights and the rows."
+            )
+        raise ModelError(
+            f"predict_proba of {name} returned values from {values.min():g} to {values.max():g}, which are not "
+            "probabilities: convert logits or scores to probabilities first."
+        )
+    if np.abs(values[:, 0] + values[:, 1] - 1).max() > _SUM_ROUNDING:
+        raise ModelError(f"predict_proba of {name} returned pairs that do not sum to 1, so they are not probabilities.")
+    return values
+
+
+@contextlib.contextmanager
+def model_errors(failure: str) -> Iterator[None]:
+    """Turn what a user's model raises into a :class:`ModelError` that starts with ``failure``."""
+    try:
+        yield
+    except RoseCarlaError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{failure}: {type(error).__name__}, {error_text(error)}") from error
+
+
+def _name(mlmodel: MLModel) -> str:
+    """Return the class of the wrapped classifier, for messages."""
+    mlmodel = mlmodel.original if isinstance(mlmodel, ListOrderModel) else mlmodel
+    raw = getattr(mlmodel, "raw_model", None)
+    return type(mlmodel if raw is None else getattr(raw, "module", raw)).__name__
+
+
+def favourable(mlmodel: MLModel, project: bool = False) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function from encoded rows (n, d), in ``feature_input_order``, to whether each is classified favourably.
 
     Parameters
     ----------
-    probabilities
-        From an array of encoded rows, in ``feature_input_order``, to probabilities of shape (n, 2).
-    backend
-        ``"sklearn"`` or ``"xgboost"``.
+    project
+        Move categorical features to their nearest valid encoding first.
     """
-
-    def __init__(
-        self,
-        data: DataCatalog,
-        raw_model: Any,
-        feature_input_order: Sequence[str],
-        probabilities: Callable[[np.ndarray], np.ndarray],
-        backend: str = "sklearn",
-    ) -> None:
-        super().__init__(data, raw_model, feature_input_order)
-        self._probabilities = probabilities
-        self._backend = backend
-
-    def predict_proba(self, x: Any) -> Any:
-        """Return probabilities of the two outcomes, shape (n, 2), as a tensor if ``x`` is one."""
-        x = self._ordered(x)
-        rows = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
-        probabilities = self._probabilities(rows) if len(rows) else np.empty((0, 2))
-        return torch.as_tensor(probabilities, dtype=x.dtype) if isinstance(x, torch.Tensor) else probabilities
-
-    def predict(self, x: Any) -> Any:
-        """Return predicted labels, shape (n,), as CARLA's own models of these two backends do."""
-        return np.asarray(self.predict_proba(x)[:, 1] > 0.5).astype("int64")
-
-    @property
-    def tree_iterator(self) -> Any:
-        """The trees of a forest, in the form CARLA's FeatureTweak and FOCUS walk them."""
-        forest = self._backend != "xgboost"
-        if forest:
-            if not hasattr(self._raw_model, "estimators_"):
-                raise ModelError(f"{type(self._raw_model).__name__} is not a forest, which CARLA's tree methods need.")
-            if list(self._raw_model.classes_) != [0, 1]:
-                raise ModelError("CARLA's tree methods read the trees themselves: fit them on outcomes 0 and 1.")
-        if getattr(self._probabilities, "column", None) == 0:
-            raise ModelError(
-                "CARLA's tree methods read the trees themselves and take the second class as favourable: fit the trees "
-                "with 1 for it."
-            )
-        if forest:
-            return self._raw_model
-        booster = self._raw_model.get_booster() if hasattr(self._raw_model, "get_booster") else self._raw_model
-        boosters = list(booster)
-        for booster in boosters:
-            booster.feature_names = self.feature_input_order
-        return boosters
+    predict = probability(mlmodel)
+    if not project:
+        return lambda rows: predict(rows) > 0.5
+    data, order = mlmodel.data, feature_order(mlmodel)
+    return lambda rows: predict(project_categories(data, order, rows)) > 0.5
 
 
-# CARLA's FeatureTweak checks for its own class, and works with ours as well.
-MLModelCatalog.register(SklearnModel)
+def encoded_rows(mlmodel: MLModel, frame: pd.DataFrame) -> np.ndarray:
+    """Return the encoded rows (n, d) of factuals in ``feature_input_order``.
+
+    This is the one check of the people that methods compute recourse for.
+
+    Raises
+    ------
+    DataError
+        If columns are missing or duplicated, a value is missing, infinite or too large, a categorical feature is not
+        at a valid encoding, a row label occurs twice, or the frame has no rows.
+    """
+    order = feature_order(mlmodel)
+    rows = finite_rows(frame, order)
+    off = np.abs(project_categories(mlmodel.data, order, rows) - rows).max(axis=1, initial=0.0) > _ENCODING_ROUNDING
+    if off.any():
+        raise DataError(
+            f"Categorical features of the factuals are not at a valid encoding in rows {_some(frame, off)}: encode "
+            "them with data.transform(raw_rows), or move them to the nearest with datasets.nearest_valid(data, rows)."
+        )
+    return rows
 
 
-class TensorFlowModel(EncodedModel):
-    """A Keras network that returns probabilities of shape (n, 2), in TensorFlow's graph mode as CARLA uses it."""
+def finite_rows(factuals: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Return the values (n, d) of factuals in ``columns``, checked as in :func:`encoded_rows` except for categories."""
+    rows = numeric_columns(factuals, columns, "factuals")
+    if len(rows) == 0:
+        raise DataError("The frame of factuals has no rows.")
+    check_labels(factuals, "factuals", " of the factuals")
+    broken = ~np.isfinite(rows).all(axis=1)
+    if broken.any():
+        raise DataError(
+            f"The factuals contain missing or infinite values in rows {_some(factuals, broken)}: drop or fill them "
+            "first."
+        )
+    far = np.abs(rows).max(axis=1, initial=0.0) > LARGEST
+    if far.any():
+        raise DataError(
+            f"The factuals contain values beyond {LARGEST:g} in rows {_some(factuals, far)}: pass encoded rows, in "
+            "which features are scaled to [0, 1]."
+        )
+    return rows
 
-    _backend = "tensorflow"
 
-    @property
-    def session(self) -> Any:
-        """The TensorFlow session that holds the network's weights; needed by CARLA's CEM."""
-        return import_optional("tf_keras.api._v1.keras.backend").get_session()
+def numeric_columns(frame: pd.DataFrame, columns: Sequence[str], what: str) -> np.ndarray:
+    """Return numbers (n, d) of a frame in ``columns``, which may be NaN or infinite; ``what`` names its rows."""
+    if isinstance(frame, pd.DataFrame):
+        frame = frame.loc[:, frame.columns.isin(list(columns))]  # further columns may be anything
+    check_rows(frame, columns, f"The {what}", ": pass encoded rows, for instance data.transform(raw_rows).")
+    return as_floats(frame[list(columns)], what)
 
-    def predict_proba(self, x: Any) -> Any:
-        """Return probabilities of the two outcomes, shape (n, 2)."""
-        return self._raw_model.predict(np.asarray(self._ordered(x)), verbose=0)
+
+def _some(frame: pd.DataFrame, chosen: np.ndarray) -> str:
+    return ", ".join(map(str, frame.index[chosen][:5]))
+
+
+def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
+    """Return the share of rows of an encoded ``frame`` with target whose outcome the classifier predicts.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot predict the rows.
+    DataError
+        If the target is missing, there are no rows, or outcomes other than 0 and 1.
+    """
+    check_model(model)
+    target = model.data.target
+    check_rows(frame, [target], "The rows")
+    if len(frame) == 0:
+        raise DataError("The frame has no rows.")
+    outcomes = frame[target]
+    odd = ~outcomes.isin((0, 1))
+    if odd.any():
+        raise DataError(
+            f"The target {target!r} must be 0 or 1, but is {short_repr(outcomes[odd].tolist()[0])} in row "
+            f"{short_repr(outcomes.index[odd].tolist()[0])}: pass encoded rows, such as data.df_test."
+        )
+    predicted = probabilities(model, frame).argmax(axis=1)
+    return float((predicted == outcomes.to_numpy()).mean())
+
+
+def negative_instances(
+    model: MLModel, *, split: str | None = None, limit: int | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Return the encoded rows that ``model`` rejects, selected as in the paper by default.
+
+    The paper takes all of German, 200 random rows of Adult's test split and all of COMPAS' test split.
+
+    Parameters
+    ----------
+    model
+        Any CARLA model.
+    split
+        ``"all"``, ``"train"`` or ``"test"``.
+    limit
+        Draw at most so many rows, without replacement.
+    seed
+        Seed of that draw.
+
+    Returns
+    -------
+    pd.DataFrame
+        Columns in ``model.feature_input_order`` and, like CARLA's own ``predict_negative_instances``, the target,
+        which CRUD and CausalRecourse need; row labels as in the data set.
+
+    Examples
+    --------
+    >>> from rose_carla import datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> models.negative_instances(model, limit=50).shape
+    (50, 8)
+    """
+    order, data = feature_order(model), model.data
+    frames = {"all": "df", "train": "df_train", "test": "df_test"}
+    paper_split, paper_limit = PAPER_SELECTION.get(getattr(data, "name", ""), ("test", None))
+    if split is None and limit is None:
+        limit = paper_limit
+    split = paper_split if split is None else split
+    if not isinstance(split, str) or split not in frames:
+        raise DataError(unknown_name("split", split, frames))
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
+        raise DataError(f"limit must be an integer of at least 1, got {short_repr(limit)}.")
+    seed = check_seed(seed)
+    rows = getattr(data, frames[split])
+    missing = [column for column in order if column not in rows.columns]
+    if missing:
+        raise DataError(f"The data set lacks columns that the model takes: {', '.join(map(str, missing[:5]))}.")
+    rows = rows[[*order, data.target]]
+    negative = rows[probabilities(model, rows).argmax(axis=1) == 0]
+    if negative.empty:
+        raise DataError(f"The classifier accepts all {len(rows)} rows of the {split} split.")
+    if limit is not None and limit < len(negative):
+        chosen = np.random.default_rng(seed).choice(len(negative), size=limit, replace=False)
+        negative = negative.iloc[np.sort(chosen)]
+    return negative

@@ -10,19 +10,17 @@ import torch
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from carla.models.catalog.ANN_TF import model_ann as carla_tensorflow
+from rose_carla.carla_compat import import_optional
 from rose_carla.errors import ModelError, error_text, unknown_name
 from rose_carla.models.estimators import check_favourable_is_one, wrap_estimator
 from rose_carla.models.mlmodel import (
     EncodedModel,
-    TensorFlowModel,
-    TorchModel,
     check_data,
     check_model,
     column_list,
     encoded_features,
 )
-from rose_carla.models.predictions import log_odds
-from rose_carla.models.training import Network
+from rose_carla.models.networks import Network, TorchModel, log_odds
 
 SPACES = ("encoded", "raw")
 OUTPUTS = ("probability", "logit")
@@ -87,6 +85,21 @@ def wrap(
             raise ModelError("A torch module takes encoded rows: train it on data.df, or wrap a scikit-learn pipeline.")
         return _wrap_module(model, data, order, favourable, output)
     return wrap_estimator(model, data, order, space, favourable)
+
+
+class TensorFlowModel(EncodedModel):
+    """A Keras network that returns probabilities of shape (n, 2), in TensorFlow's graph mode as CARLA uses it."""
+
+    _backend = "tensorflow"
+
+    @property
+    def session(self) -> Any:
+        """The TensorFlow session that holds the network's weights; needed by CARLA's CEM."""
+        return import_optional("tf_keras.api._v1.keras.backend").get_session()
+
+    def predict_proba(self, x: Any) -> Any:
+        """Return probabilities of the two outcomes, shape (n, 2)."""
+        return self._raw_model.predict(np.asarray(self._ordered(x)), verbose=0)
 
 
 def to_tensorflow(model: TorchModel) -> TensorFlowModel:

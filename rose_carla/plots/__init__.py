@@ -4,8 +4,16 @@ from rose_carla.plots.learning_curves import learning_curve, learning_curves
 from rose_carla.plots.noise_plots import accumulation, lengths, noise_around, noisy_paths, perturbations
 from rose_carla.plots.plan_chart import plan_chart
 from rose_carla.plots.plane import Plane, patches, savings
-from rose_carla.plots.ranks import critical_difference, critical_difference_diagram, rank_methods
-from rose_carla.plots.result_plots import RATES, action_units, frontier, proximity, thresholds
+from rose_carla.plots.result_plots import (
+    RATES,
+    action_units,
+    critical_difference,
+    critical_difference_diagram,
+    frontier,
+    proximity,
+    rank_methods,
+    thresholds,
+)
 from rose_carla.plots.style import COLUMN, FORMATS, PAGE, image, save
 
 __all__ = [

@@ -23,10 +23,15 @@ from rose_carla.plots.style import BLUE, COLUMN, GREEN, ORANGE, PAGE, PURPLE, RE
 
 #: Noisy samples of an invalidation rate that is written into a figure.
 _RATE_SAMPLES = 20_000
+#: The models of :func:`perturbations`: variance of the noise; slope of the causal model and radius of its disturbances;
+#: half the sides of the box.
+_VARIANCE, _SLOPE, _RADIUS, _BOX = 0.01, 0.6, 0.16, (0.2, 0.1)
+#: Variance of the noise of each action in :func:`accumulation`.
+_ACTION_VARIANCE = 0.02
 
 
 @styled
-def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samples: int = 300, seed: int = 0) -> Any:
+def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samples: int = 300) -> Any:
     """Draw Gaussian and plausible noise of the same variance around a point (Definition 1).
 
     Parameters
@@ -35,7 +40,7 @@ def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samp
         The plane, and the intended state (2,), marked by a cross.
     variance
         The paper's sigma^2.
-    n_samples, seed
+    n_samples
         Noisy samples that are drawn.
 
     Returns
@@ -54,7 +59,7 @@ def noise_around(plane: Plane, point: np.ndarray, variance: float = 0.01, n_samp
     kinds: dict[str, Noise] = {"Gaussian noise": GaussianNoise(), "plausible noise": plane.noise}
     figure, axes = plane_panels(plane, list(kinds), COLUMN, 1.85, points=200)
     for ax, noise in zip(axes, kinds.values(), strict=True):
-        samples = noise.sample(point[None], variance, n_samples, np.random.default_rng(seed))[0]
+        samples = noise.sample(point[None], variance, n_samples, np.random.default_rng(0))[0]
         draw_samples(ax, samples, ORANGE, size=2)
         draw_noise(ax, plane, point, variance, plausible=not isinstance(noise, GaussianNoise))
         draw_target(ax, point, 6, 1.6)
@@ -69,8 +74,6 @@ def lengths(
     variance: float = 0.01,
     unit_variance: float = 0.001,
     action_unit: float = 0.05,
-    n_samples: int = 200,
-    seed: int = 0,
 ) -> Any:
     """Draw short and long recourse under the same Gaussian noise, and under plausible noise that grows with its length.
 
@@ -82,16 +85,14 @@ def lengths(
         Variance of the Gaussian noise, whatever the length.
     unit_variance, action_unit
         Variance of the noise of each unit of action, and the size of a unit.
-    n_samples, seed
-        Noisy samples that are drawn; the rates in the figure come from 20,000.
 
     Returns
     -------
     Figure
-        A matplotlib figure with the invalidation rate (IR) below each start.
+        A matplotlib figure with the invalidation rate (IR) of 20,000 noisy samples below each start; 200 are drawn.
     """
     starts, targets = np.array(factuals, dtype=float), np.array(ends, dtype=float)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     plans = [change[None] for change in targets - starts]
     reached = {
         "Gaussian, one size": GaussianNoise().sample(targets, variance, _RATE_SAMPLES, rng),
@@ -103,7 +104,7 @@ def lengths(
         for start, target, states, colour in zip(starts, targets, samples, colours, strict=False):
             draw_start(ax, start, "")
             draw_path(ax, [start, target], BLUE)
-            draw_samples(ax, states[:n_samples], colour)
+            draw_samples(ax, states[:200], colour)
             draw_target(ax, target)
             at_edge = ax.transAxes.inverted().transform(ax.transData.transform(start))[0] > 0.8
             options = {"textcoords": "offset points", "va": "top", "ha": "right" if at_edge else "center"}
@@ -117,28 +118,16 @@ def _rate_text(plane: Plane, reached: np.ndarray) -> str:
 
 
 @styled
-def perturbations(
-    plane: Plane,
-    factual: np.ndarray,
-    actions: np.ndarray,
-    variance: float = 0.01,
-    slope: float = 0.6,
-    radius: float = 0.16,
-    box: tuple[float, float] = (0.2, 0.1),
-) -> Any:
+def perturbations(plane: Plane, factual: np.ndarray, actions: np.ndarray) -> Any:
     """Draw four models of perturbation around the same recourse, as a matplotlib ``Figure``.
+
+    Gaussian noise; disturbances of a linear causal model in which the first feature moves the second; a box of manually
+    chosen ranges; and plausible noise of each step.
 
     Parameters
     ----------
     plane, factual, actions
         The plane, the current state (2,) and two actions (2, 2); the first three panels show the end of both together.
-    variance
-        Variance of the Gaussian noise, and of the plausible noise of each step.
-    slope, radius
-        The causal set: disturbances up to ``radius`` of a linear causal model in which the first feature moves the
-        second by ``slope``.
-    box
-        Half the sides of the box of manually chosen ranges.
     """
     factual, actions = np.asarray(factual, dtype=float), np.asarray(actions, dtype=float)
     end, first = factual + actions.sum(axis=0), factual + actions[0]
@@ -150,23 +139,23 @@ def perturbations(
     for ax in (gaussian, causal, boxed):
         draw_path(ax, [factual, end], BLUE)
         draw_target(ax, end)
-    draw_noise(gaussian, plane, end, variance, plausible=False, colors=RED)
+    draw_noise(gaussian, plane, end, _VARIANCE, plausible=False, colors=RED)
     angles = np.linspace(0, 2 * np.pi, 200)
-    disturbances = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    causal.plot(*(end + disturbances @ np.array([[1.0, slope], [0.0, 1.0]])).T, color=RED, linewidth=1.1, zorder=3)
+    disturbances = _RADIUS * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    causal.plot(*(end + disturbances @ np.array([[1.0, _SLOPE], [0.0, 1.0]])).T, color=RED, linewidth=1.1, zorder=3)
     rectangle = import_optional("matplotlib.patches").Rectangle
-    corner = end[0] - box[0], end[1] - box[1]
-    boxed.add_patch(rectangle(corner, 2 * box[0], 2 * box[1], fill=False, edgecolor=RED, linewidth=1.1))
-    moved = plane.noise.mean(first[None], variance)[0]
+    corner = end[0] - _BOX[0], end[1] - _BOX[1]
+    boxed.add_patch(rectangle(corner, 2 * _BOX[0], 2 * _BOX[1], fill=False, edgecolor=RED, linewidth=1.1))
+    moved = plane.noise.mean(first[None], _VARIANCE)[0]
     for start, target in ((factual, first), (moved, moved + actions[1])):
-        draw_noise(plausible, plane, target, variance, plausible=True, colors=RED)
+        draw_noise(plausible, plane, target, _VARIANCE, plausible=True, colors=RED)
         draw_path(plausible, [start, target], BLUE)
         draw_target(plausible, target)
     return figure
 
 
 @styled
-def accumulation(plane: Plane, factual: np.ndarray, actions: np.ndarray, variance: float = 0.02, seed: int = 0) -> Any:
+def accumulation(plane: Plane, factual: np.ndarray, actions: np.ndarray) -> Any:
     """Draw how noise adds up over actions, as a matplotlib ``Figure`` (Definition 2, Proposition 2).
 
     On the left white noise is added to each intended state, and the next action starts from the intended one; on the
@@ -176,25 +165,21 @@ def accumulation(plane: Plane, factual: np.ndarray, actions: np.ndarray, varianc
     ----------
     plane, factual, actions
         The plane, the current state (2,) and the actions (k, 2).
-    variance
-        Variance of the noise of each action.
-    seed
-        Seed of the noisy path that is drawn.
     """
     factual, actions = np.asarray(factual, dtype=float), np.asarray(actions, dtype=float)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     figure, (unaware, aware) = plane_panels(plane, ("noise-unaware", "noise-aware"), COLUMN, 1.95)
     for ax in (unaware, aware):
         draw_start(ax, factual, "$s_0$")
     intended = np.vstack([factual, factual + actions.cumsum(axis=0)])
     draw_path(unaware, list(intended), GREEN)
     for number, state in enumerate(intended[1:], start=1):
-        _draw_miss(unaware, state, GaussianNoise().sample(state[None], variance, 1, rng)[0, 0], number)
+        _draw_miss(unaware, state, GaussianNoise().sample(state[None], _ACTION_VARIANCE, 1, rng)[0, 0], number)
     state = factual
     for number, action in enumerate(actions, start=1):
         target = state + action
         draw_path(aware, [state, target], BLUE)
-        state = plane.noise.sample(target[None], variance, 1, rng)[0, 0]
+        state = plane.noise.sample(target[None], _ACTION_VARIANCE, 1, rng)[0, 0]
         _draw_miss(aware, target, state, number)
     return figure
 

@@ -16,9 +16,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 from rose_carla._lib.files import write_file
-from rose_carla._lib.text import printable
 from rose_carla.carla_compat import import_optional
-from rose_carla.errors import ExperimentError, unknown_name
+from rose_carla.errors import ExperimentError, printable, unknown_name
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 

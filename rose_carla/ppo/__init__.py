@@ -1,7 +1,6 @@
 """The policy: actor, critic, and the PPO that trains them."""
 
-from rose_carla.ppo.actor_critic import ActorCritic
-from rose_carla.ppo.config import PPOSettings, Update
-from rose_carla.ppo.ppo import generalised_advantages, train
+from rose_carla.ppo.policy import ActorCritic, Update
+from rose_carla.ppo.ppo import PPOSettings, generalised_advantages, train
 
 __all__ = ["ActorCritic", "PPOSettings", "Update", "generalised_advantages", "train"]

@@ -1,6 +1,7 @@
 """Proximal policy optimisation (PPO) with generalised advantage estimation (GAE).
 
-Comments name each implementation detail where it applies; docs/ppo.md gives the reason for each.
+Comments name each implementation detail where it applies; docs/ppo.md gives the reason for each. Names of
+hyper-parameters are those of Stable-Baselines3 and CleanRL.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from rose_carla._lib.params import Hyperparameters, integer, number
 from rose_carla.mdp import VectorMDP
-from rose_carla.models.training import one_thread
-from rose_carla.ppo.actor_critic import ActorCritic
-from rose_carla.ppo.config import PPOSettings, Update
+from rose_carla.models.networks import one_thread
+from rose_carla.ppo.policy import ActorCritic, Update
 from torch import nn
 from tqdm.auto import tqdm
 
@@ -22,6 +23,52 @@ from tqdm.auto import tqdm
 _MORE_ENTROPY = 3.0
 #: Validity below which a further attempt starts from new weights.
 _FAIR_VALIDITY = 0.5
+
+
+@dataclass(frozen=True)
+class PPOSettings(Hyperparameters):
+    """Hyper-parameters of PPO."""
+
+    #: Number of parallel environments.
+    n_envs: int = integer(128, le=10**5)
+    #: Steps in each environment per update.
+    n_steps: int = integer(32, le=10**5)
+    #: Maximum number of updates of one attempt.
+    n_updates: int = integer(60)
+    #: Time limit in seconds.
+    max_seconds: float = number(1e6, gt=0)
+    #: Passes over a rollout per update.
+    n_epochs: int = integer(4)
+    #: Minibatch size.
+    batch_size: int = integer(1024)
+    #: Initial learning rate of Adam, annealed linearly.
+    learning_rate: float = number(2e-3, gt=0, le=1e6)
+    #: Width of the two hidden layers of actor and critic.
+    hidden: int = integer(64, le=10**4)
+    #: Lambda of generalised advantage estimation: 0 relies on the critic, 1 on the returns.
+    gae_lambda: float = number(0.95, ge=0, le=1)
+    #: Clipping range of probability ratios and of values.
+    clip_range: float = number(0.2, gt=0, le=1e6)
+    #: Initial coefficient of the entropy bonus, annealed linearly.
+    ent_coef: float = number(0.005, ge=0)
+    #: Coefficient of the value loss.
+    vf_coef: float = number(0.5, ge=0)
+    #: Maximum norm of the gradient.
+    max_grad_norm: float = number(0.5, gt=0)
+    #: Approximate KL divergence above which the epochs of an update stop.
+    target_kl: float = number(0.05, gt=0)
+    #: Factor on rewards, which keeps values near 1.
+    reward_scale: float = number(0.01, gt=0)
+    #: Updates between two evaluations of the greedy policy.
+    evaluate_every: int = integer(1)
+    #: Evaluations without improvement after which training stops.
+    patience: int = integer(8)
+    #: Relative decrease of the cost that counts as an improvement.
+    tolerance: float = number(0.01, ge=0)
+    #: Greedy validity below which training that no longer improves is stuck rather than converged.
+    target_validity: float = number(0.9, ge=0, le=1)
+    #: Further attempts with more exploration if training is stuck.
+    restarts: int = integer(2, ge=0, le=100)
 
 
 @dataclass
@@ -274,7 +321,7 @@ class _Best:
         self.rollouts, self.waited, self.stuck = [], 0, False
 
     def _improves_in_rollouts(self) -> bool:
-        """Whether the validity of sampled episodes still rises, or it is too early to tell."""
+        """Whether the validity of sampled episodes still rises, or there are too few of them to judge."""
         window = self.settings.patience * self.settings.evaluate_every
         if len(self.rollouts) < 2 * window:
             return True

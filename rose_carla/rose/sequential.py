@@ -17,11 +17,11 @@ from carla.models.api import MLModel
 from rose_carla._lib.params import (
     Hyperparameters,
     flag,
+    integer,
+    integers,
     mapping,
     number,
-    optional_flag,
-    optional_integer,
-    optional_integers,
+    optional,
     seed,
 )
 from rose_carla._lib.runtime import Deadline
@@ -32,7 +32,7 @@ from rose_carla.models import encoded_rows
 from rose_carla.models.mlmodel import with_list_order
 from rose_carla.noise import most_failures_below
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
-from rose_carla.rose import policy_file
+from rose_carla.ppo.policy import load_policy, policy_from_weights, save_policy
 from rose_carla.rose.derived_settings import MIN_ACTIONS, default_max_actions, default_multiples
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
 from rose_carla.rose.search import Planner, SearchResult, Task, calibrate, walk
@@ -62,11 +62,11 @@ class SequentialSettings(Hyperparameters):
     #: The large constant reward.
     constant_reward: float = number(100.0, gt=0)
     #: Sizes of moves, in units; None: powers of 2 up to 0.2 of a feature's range, (1, 2, 4, 8) for a unit of 0.025.
-    multiples: tuple[int, ...] | None = optional_integers(le=10**6)
+    multiples: tuple[int, ...] | None = optional(integers((), le=10**6))
     #: From a continuous feature to "increase" or "decrease", the only way it may move.
     monotone: Mapping[str, str] = mapping()
     #: Maximum number of actions per episode and per walk; None: from the distance to favourable states, at least 50.
-    max_actions: int | None = optional_integer()
+    max_actions: int | None = optional(integer(1))
     #: Hyper-parameters of PPO; see :class:`rose_carla.ppo.PPOSettings`.
     ppo: Mapping[str, Any] = mapping()
     #: Seed of training and planning.
@@ -74,7 +74,7 @@ class SequentialSettings(Hyperparameters):
     #: Whether the constructor trains the policy; otherwise call ``fit()``.
     fit: bool = flag(True)
     #: Whether to show progress bars; None: only on a terminal.
-    progress: bool | None = optional_flag()
+    progress: bool | None = optional(flag(False))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -343,7 +343,7 @@ class Sequential(Method):
         if not hasattr(self, "policy_"):
             raise PlanError("The policy is not trained yet: call fit() first.")
         about = {**(metadata or {}), "method": self.name, "settings": self.settings.as_dict(), "slope": self.slope_}
-        policy_file.write(path, about, self.policy_, self.log_, self._mlmodel)
+        save_policy(path, about, self.policy_, self.log_, self._mlmodel)
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], mlmodel: MLModel) -> Self:
@@ -354,13 +354,13 @@ class Sequential(Method):
         PlanError
             If the file is damaged, of another format, of another method, or was written for another model.
         """
-        about, weights, log = policy_file.read(path, cls.name, with_list_order(mlmodel))
+        about, weights, log = load_policy(path, cls.name, with_list_order(mlmodel))
         method = cls(mlmodel, {**about["settings"], "fit": False})
         method.settings = replace(method.settings, fit=about["settings"].get("fit"))
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:
             raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
         hidden = method.settings.ppo_settings().hidden
-        policy = policy_file.policy_from_weights(weights, method.space.width, method.space.n, hidden)
+        policy = policy_from_weights(weights, method.space.width, method.space.n, hidden)
         method._set_policy(policy, about["slope"], log)
         return method
 

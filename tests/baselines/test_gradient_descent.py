@@ -9,7 +9,7 @@ import torch
 from rose_carla import datasets, models
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.gradient_descent import Batch, Constraints, Schedule, _State, descend
-from rose_carla.models.training import Network
+from rose_carla.models.networks import Network
 from tqdm.auto import tqdm
 
 ORDER = ["home_none", "home_own", "home_rent", "income", "married_yes", "savings"]

@@ -108,7 +108,8 @@ def test_plans_of_a_sequential_method_are_judged_as_by_the_benchmark(monkeypatch
     monkeypatch.setitem(
         METHODS, "FastAR", dataclasses.replace(usual, make=lambda *given: made.append(usual.make(*given)) or made[-1])
     )
-    cell = judgement("FastAR", "Acc_AIR", dataclasses.replace(SETTING, people=5))
+    brief = {"ppo": {"n_updates": 3, "n_envs": 64}}
+    cell = judgement("FastAR", "Acc_AIR", dataclasses.replace(SETTING, people=5), **brief)
     result = cell.recourse.run()
     model, people = cell.recourse.setting.model(), cell.recourse.setting.factuals()
     expected = rose_carla.Benchmark(model, made[0], people, {"n_samples": 50}).compute_metric("Acc_AIR")

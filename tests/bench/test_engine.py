@@ -52,13 +52,13 @@ def assert_same_arrays(expected, finished, cell, other=None):
 @pytest.mark.slow
 def test_two_workers_compute_what_one_does_even_if_some_die(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")  # the limits must be those of the engine, not of the tests
-    monkeypatch.setattr(engine, "n_cores", lambda: 6)
+    monkeypatch.setattr(engine.joblib, "cpu_count", lambda: 6)
     plain = [judgement(name) for name in ("GrSp", "PROBE", "fake_methods:Liked")]
-    tells, unlucky, doomed = (
-        judgement(f"fake_methods:{name}", folder=str(tmp_path)) for name in ("Tells", "DiesOnce", "Dies")
+    reports, unlucky, doomed = (
+        judgement(f"fake_methods:{name}", folder=str(tmp_path)) for name in ("ReportsThreads", "DiesOnce", "Dies")
     )
     two = Local(2)
-    finished = run([plain[0], tells, unlucky, *plain[1:], doomed], tmp_path / "two", two)
+    finished = run([plain[0], reports, unlucky, *plain[1:], doomed], tmp_path / "two", two)
     assert set(finished.errors) == {doomed, doomed.recourse}
     assert "The worker process died" in finished.errors[doomed]
     assert len([*tmp_path.glob("DiesOnce-*")]) == 2
@@ -215,7 +215,7 @@ def test_odd_methods_end_their_own_cells(jobs, tmp_path):
 
 @pytest.mark.slow
 def test_libraries_have_one_thread_whatever_the_number_of_ours(tmp_path):
-    cell, before = judgement("fake_methods:Tells", folder=str(tmp_path)).recourse, torch.get_num_threads()
+    cell, before = judgement("fake_methods:ReportsThreads", folder=str(tmp_path)).recourse, torch.get_num_threads()
     try:
         with threadpool_limits(4):
             torch.set_num_threads(4)
@@ -230,7 +230,7 @@ def test_libraries_have_one_thread_whatever_the_number_of_ours(tmp_path):
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_cores_are_shared_among_jobs(monkeypatch, cores):
-    monkeypatch.setattr(engine, "n_cores", lambda: cores)
+    monkeypatch.setattr(engine.joblib, "cpu_count", lambda: cores)
     for jobs in range(1, 12):
         made = Local(jobs)
         assert made.n_threads >= 1
@@ -320,6 +320,7 @@ def test_dask_workers_that_run_two_cells_in_one_process_are_rejected():
             distributed.Client.current()
 
 
+@pytest.mark.slow
 def test_missing_dask_cluster_is_reported(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(engine, "_CONNECT_TIMEOUT", 1)

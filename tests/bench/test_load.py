@@ -66,7 +66,7 @@ def test_processes_share_a_cache_and_a_folder_of_cells(load, tmp_path):
 
 def test_every_measurement_runs(load, tmp_path, monkeypatch):
     """The long form takes an hour, and should not fail at its end."""
-    monkeypatch.setattr(load.models, "train", lambda data, kind: load.models.training.train(data, "linear"))
+    monkeypatch.setattr(load.models, "train", lambda data, kind: load.models.networks.train(data, "linear"))
     words, seconds = load.counterfactuals("ROAR", 20)
     assert words == "recourse for 100.0% of 20"
     assert seconds > 0

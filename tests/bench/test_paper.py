@@ -8,8 +8,8 @@ from importlib import resources
 import pytest
 from rose_carla import datasets, models
 from rose_carla.bench import TABLE_1, layouts, paper_value
+from rose_carla.bench.comparison import paper_frame
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.paper import paper_frame
 
 #: Of the file that was compared, value by value, with the paper's source.
 SHA256 = "357fcb63c31b39120068014dba9878636db96e5cd1ed7c6f9e613eb8f949bd98"

@@ -24,9 +24,8 @@ from rose_carla.bench import (
     paper_value,
     t_tests,
 )
-from rose_carla.bench.comparison import DIFFERS
+from rose_carla.bench.comparison import DIFFERS, explain_difference, paper_frame
 from rose_carla.bench.layouts import Scope
-from rose_carla.bench.paper import explain_difference, paper_frame
 from rose_carla.cli import main
 from rose_carla.errors import PlanError
 
@@ -142,7 +141,7 @@ def test_quick_table_with_plain_methods(tmp_path, monkeypatch, capsys):
     printed = table.set_index(["method", "metric"])["paper_mean"]
     for plain, full in PLAIN.items():
         np.testing.assert_array_equal(printed[plain], printed[full])
-    settings = json.loads((tmp_path / "out" / "run.json").read_text())["hyperparameters"]
+    settings = json.loads((tmp_path / "out" / "run.json").read_text())["hyperparams"]
     assert {name: (each["search"], each["shorten"]) for name, each in settings.items()} == {
         name: (name in OURS, name in OURS) for name in VARIANTS
     }

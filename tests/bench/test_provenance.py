@@ -50,7 +50,7 @@ EVERYTHING = {*METHODS, USER, METRIC}
         ("rose/sequential.py", {*LEARNING, USER}),
         ("metrics/evaluations.py", {USER, METRIC}),
         ("datasets/__init__.py", EVERYTHING),
-        ("models/training.py", EVERYTHING),
+        ("models/networks.py", EVERYTHING),
         ("bench/cells.py", EVERYTHING),
         ("carla_compat/views.py", EVERYTHING),
         ("bench/method_registry.py", {USER}),

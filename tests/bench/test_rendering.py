@@ -307,6 +307,7 @@ def written(folder, frame=None):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_report_files_are_complete_and_reproducible(tmp_path):
     files = written(tmp_path / "one")
     assert set(files) == {

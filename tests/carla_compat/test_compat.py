@@ -117,15 +117,18 @@ def imported():
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_import_changes_nothing_else(imported):
     assert [name for name in imported["changed"] if "random" not in name] == []
 
 
+@pytest.mark.slow
 def test_import_loads_no_slow_packages(imported):
     slow = ("tensorflow", "keras", "matplotlib", "xgboost", "dice_ml", "recourse", "sklearn", "scipy")
     assert [name for name in slow if name in imported["packages"]] == []
 
 
+@pytest.mark.slow
 def test_import_does_not_change_random_state(imported):
     assert [name for name in imported["changed"] if "random" in name] == []
 

@@ -125,6 +125,7 @@ def test_contract_of_a_method_is_checked(run):
     assert broken == ["immutables"]
 
 
+@pytest.mark.slow
 def test_installation_is_checked(run, monkeypatch, tmp_path):
     done = run("check")
     assert done.code == 0, done.out

@@ -9,7 +9,8 @@ import rose_carla
 import click
 import pytest
 from cli_examples import ROLES, SMALL
-from rose_carla.cli import COMMANDS, Command, NameType, WordsOption
+from rose_carla.cli.console import COMMANDS
+from rose_carla.cli.options import Command, NameType, WordsOption
 
 pytest_plugins = ("cli_examples",)
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from rose_carla import datasets
 from cli_examples import ROLES, SMALL, inside, read
-from rose_carla.cli.inputs import DataChoice, load_policy
-from rose_carla.cli.options import parse_hyperparams
+from rose_carla.cli.inputs import load_policy
+from rose_carla.cli.options import DataChoice, parse_hyperparams
 
 pytest_plugins = ("cli_examples",)
 
@@ -103,6 +103,7 @@ def test_libraries_do_not_import_files_of_the_current_directory(folder, tmp_path
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_relative_paths_survive_user_code_that_changes_the_directory(run, folder):
     text = "import os\nfrom cli_models import fitted\n\ndef moves(data):\n    os.chdir('..')\n    return fitted(data)\n"
     (folder / "moving_model.py").write_text(text)
@@ -116,6 +117,7 @@ def test_relative_paths_survive_user_code_that_changes_the_directory(run, folder
     assert (folder / "moved.csv").is_file()
 
 
+@pytest.mark.slow
 def test_scales_units_and_noise_reach_the_data_set(run, folder):
     frame = pd.read_csv(folder / "loans.csv")
     frame.loc[:2, "income"] = [500_000, 900_000, 2_000_000]

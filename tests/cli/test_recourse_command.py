@@ -139,17 +139,17 @@ def rewrite(folder, change):
 
 
 def test_policy_requires_its_own_data(run, folder):
-    moved = folder / "moved"
-    shutil.copytree(folder / "policy", moved)
-    rewrite(moved, lambda training: training["data"].update(source=str(folder / "gone.csv")))
-    assert "no longer exist" in run("recourse", "people.csv", "--policy", "moved").err
-    there = run("recourse", "people.csv", "--policy", "moved", "--data", "loans.csv")
+    elsewhere = folder / "elsewhere"
+    shutil.copytree(folder / "policy", elsewhere)
+    rewrite(elsewhere, lambda training: training["data"].update(source=str(folder / "gone.csv")))
+    assert "no longer exist" in run("recourse", "people.csv", "--policy", "elsewhere").err
+    there = run("recourse", "people.csv", "--policy", "elsewhere", "--data", "loans.csv")
     assert there.code == 0
     assert there.out == run("recourse", "people.csv", "--policy", "policy").out
     people(seed=1).to_csv(folder / "gone.csv", index=False)
-    assert "has changed since training" in run("recourse", "people.csv", "--policy", "moved").err
-    (moved / POLICY).write_bytes(b"something else")
-    assert "Re-run 'rose-carla train'" in run("recourse", "people.csv", "--policy", "moved").err
+    assert "has changed since training" in run("recourse", "people.csv", "--policy", "elsewhere").err
+    (elsewhere / POLICY).write_bytes(b"something else")
+    assert "Re-run 'rose-carla train'" in run("recourse", "people.csv", "--policy", "elsewhere").err
 
 
 @pytest.mark.parametrize("values", [{"unknown": 1}, {"data": {"unknown": 1}}])
@@ -161,6 +161,7 @@ def test_training_with_unknown_entries_is_an_error(values, folder, tmp_path):
         read_training(tmp_path)
 
 
+@pytest.mark.slow
 def test_user_code_of_a_policy_must_be_named_again(run, folder):
     words = ["train", "loans.csv", *ROLES, *SMALL[:2], "--model", "cli_models:fitted", "--out", "own"]
     done = run(*words)

@@ -9,7 +9,8 @@ from pathlib import Path
 import rose_carla
 from rose_carla import models
 from cli_examples import ROLES, SMALL
-from rose_carla.cli.inputs import POLICY, DataChoice, load_policy, read_training
+from rose_carla.cli.inputs import POLICY, load_policy, read_training
+from rose_carla.cli.options import DataChoice
 
 pytest_plugins = ("cli_examples",)
 

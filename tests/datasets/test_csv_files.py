@@ -8,7 +8,7 @@ import threading
 import pytest
 from rose_carla import datasets
 from cli_examples import people
-from rose_carla.cli.inputs import read_frame
+from rose_carla.cli.options import read_frame
 from rose_carla.datasets.csv_files import read_table
 from rose_carla.errors import DataError
 

@@ -284,9 +284,9 @@ def real():
     unit=st.sampled_from([0.025, 0.05, 0.1, 1 / 3, 1.0]),
     multiples=st.sampled_from([(1,), (1, 4), (2, 3, 7)]),
 )
-@hypothesis_settings(deadline=None, max_examples=40)
+@hypothesis_settings(deadline=None, max_examples=15)
 def test_random_plans_respect_the_data_set(real, name, seed, unit, multiples):
-    """40 times 50 rows and up to 30 actions for each, checked against the data set rather than the action space."""
+    """15 times 50 rows and up to 30 actions for each, checked against the data set rather than the action space."""
     data, rng = real[name], np.random.default_rng(seed)
     model = fake_model(data)
     names = np.array(model.feature_input_order)

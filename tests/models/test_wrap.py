@@ -302,6 +302,7 @@ def test_columns_may_be_in_reversed_order(kind):
     numbers = np.random.default_rng(0).random((40, 3)).astype(kind)
     frame = pd.DataFrame(numbers, columns=["c", "b", "a"]).assign(good=np.arange(40) % 2)
     data = datasets.from_frame(frame, "good", name="reversed")
-    model = models.train(data, "linear", use_cache=False)
+    settings = models.paper_settings("linear", "adult")  # few steps
+    model = models.train(data, "linear", settings=settings, use_cache=False)
     wrapped = models.wrap(model.raw_model, data, feature_order=model.feature_input_order, output="probability")
     np.testing.assert_array_equal(wrapped.predict_proba(data.df), model.predict_proba(data.df))

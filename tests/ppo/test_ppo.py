@@ -69,16 +69,23 @@ def test_advantages_by_hand():
     assert found[:, 0].tolist() == [0.0 + 0.5 * 0.5 * 4.0, 4.0, 0.0]
 
 
-def test_shortest_paths_are_learned():
+@pytest.fixture(scope="module")
+def learned():
+    """A small grid, and what is learned there."""
     world = GridWorld(side=4, moves=MOVES[:4])
+    return world, *train(world, SMALL, seed=0)
+
+
+def test_shortest_paths_are_learned(learned):
+    world, policy, log = learned
     check_mdp(world)
-    policy, log = train(world, SMALL, seed=0)
     cells = {start: walked for start, (_, walked) in greedy_values(world, policy).items()}
     assert cells == {(x, y): (3 - x) + (3 - y) for x, y in world.starts}
     assert log[-1].validity == 1.0
     assert log[-1].cost < log[0].cost
 
 
+@pytest.mark.slow
 def test_grid_with_walls_and_a_poor_goal_against_value_iteration():
     """The poor goal is near, the rich one behind a wall with one gap."""
     walls = [(2, y) for y in range(5)]
@@ -194,9 +201,8 @@ def test_initial_weights_equal_torch_orthogonal():
                 assert not layer.bias.any()
 
 
-def test_warm_start_continues_from_a_copy_of_the_policy():
-    world = GridWorld(side=4, moves=MOVES[:4])
-    known, _ = train(world, SMALL, seed=0)
+def test_warm_start_continues_from_a_copy_of_the_policy(learned):
+    world, known, _ = learned
     before = weights(known)
     warm, warm_log = train(world, ONE_UPDATE, seed=1, policy=known)
     _, cold_log = train(world, ONE_UPDATE, seed=1)

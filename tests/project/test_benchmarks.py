@@ -98,7 +98,7 @@ def test_categories_and_last_units_are_not_shortened(plan_quality):
     assert [len(each) for each in plan_quality.without_a_step(plan)] == [1, 1]
 
 
-def test_nobody_has_no_steps_to_spare(plan_quality):
+def test_quality_of_no_plans(plan_quality):
     quality = plan_quality.judge(linear_method(), np.empty((0, 3)), [])
     assert (len(quality.rates), quality.droppable, quality.shortenable, quality.beyond) == (0, 0, 0, 0)
 

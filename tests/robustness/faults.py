@@ -19,7 +19,7 @@ import faults_files as files
 import faults_processes as processes
 import numpy as np
 from fault_trials import NotTried, Outcome, Trial
-from rose_carla._lib.text import one_line
+from rose_carla.errors import one_line
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from fault_trials import Outcome, Trial
 from hostile_files import BOMBS, accidents, foreign_files, payloads, with_header
 from rose_carla._lib import files
 from rose_carla.bench import Judgement, Recourse, Setting, Store
-from rose_carla.cli.inputs import POLICY, DataChoice, load_policy, read_training
+from rose_carla.cli.inputs import POLICY, load_policy, read_training
+from rose_carla.cli.options import DataChoice
 from rose_carla.errors import RoseCarlaError
 
 #: Number of places of a file that are damaged, each in several ways.

@@ -30,7 +30,8 @@ from fault_trials import (
 )
 from rose_carla._lib.files import write_file
 from rose_carla.bench import Judgement, Recourse, Result, Setting, Store
-from rose_carla.cli.inputs import DataChoice, load_policy
+from rose_carla.cli.inputs import load_policy
+from rose_carla.cli.options import DataChoice
 
 Write = Callable[[], None]
 #: Steps of an atomic write: before flushing, before and after renaming, and the write that completes.

@@ -18,10 +18,9 @@ from carla.models.catalog import MLModelCatalog
 from cli_examples import changed, folder, run  # noqa: F401 - fixtures
 from hostile_files import BOMBS, SAVED_CLASSIFIERS
 from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
-from rose_carla._lib.text import csv_safe, csv_safe_frame
 from rose_carla.bench.runner import to_csv
+from rose_carla.datasets.csv_files import csv_safe, csv_safe_frame
 from rose_carla.errors import ModelError, PlanError
-from rose_carla.rose import policy_file
 
 TINY = {"ppo": {"n_updates": 1, "n_envs": 8, "n_steps": 4, "hidden": 4}, "search": False, "n_check": 20}
 
@@ -109,7 +108,7 @@ def test_policy_larger_than_its_file_is_rejected(policy, compas_linear, tmp_path
     path = tmp_path / "policy.safetensors"
     save_arrays(path, arrays, {**metadata, "settings": {**metadata["settings"], "ppo": ppo}})
     with (
-        mock.patch.object(policy_file, "ActorCritic", side_effect=AssertionError("the network was made")),
+        mock.patch("rose_carla.ppo.policy.ActorCritic", side_effect=AssertionError("the network was made")),
         pytest.raises(PlanError, match="too few for 3,000 hidden units"),
     ):
         RoseOne.load(path, compas_linear)

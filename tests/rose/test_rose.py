@@ -175,7 +175,7 @@ def test_plans_in_original_units(rose_one, compas_ann, people):
 @pytest.mark.parametrize("kind", [RoseOne, RoseMul])
 def test_found_plans_end_accepted_and_tell_what_changing_nothing_gives(kind, rose_one, compas_ann, people):
     method = rose_one if kind is RoseOne else RoseMul(compas_ann, BRIEF)
-    plans, accepts = method.plan(people.head(20)), models.favourable(compas_ann)
+    plans, accepts = method.plan(people.head(8)), models.favourable(compas_ann)
     assert any(plan.found for plan in plans)
     for plan in plans:
         assert [step.accepted for step in plan.steps] == accepts(plan.states)[1:].tolist()
@@ -184,8 +184,8 @@ def test_found_plans_end_accepted_and_tell_what_changing_nothing_gives(kind, ros
             assert method.task.margins(plan.counterfactual[None])[0] > 0
             assert plan.success.upper > method.task.tau
     nothing = np.array([plan.without_plan.probability for plan in plans])
-    factuals = array(compas_ann, people.head(20))
-    rates = fresh_rates(method, factuals, [np.empty((0, factuals.shape[1]))] * 20, 4000).rate
+    factuals = array(compas_ann, people.head(8))
+    rates = fresh_rates(method, factuals, [np.empty((0, factuals.shape[1]))] * 8, 4000).rate
     np.testing.assert_allclose(nothing, 1 - rates, atol=0.1)
     assert (nothing == 0).all() == (kind is RoseMul)  # accumulated noise comes with actions only
 

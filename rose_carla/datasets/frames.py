@@ -1,22 +1,147 @@
-"""Checks of tables, roles and options of features that users pass in, and conversion of categories back from text."""
+"""Data sets from a user's table: checks of its columns, roles and options, and conversion of categories to text."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from carla.data.catalog import DataCatalog
 from pandas.api import types
-from rose_carla.datasets.encoding import as_objects, check_labels
+from rose_carla.datasets.dataset import Dataset, Schema, as_objects, as_text, check_labels, dense, reachable_values
 from rose_carla.datasets.scaling import has_outliers
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
+#: Names of the paper's data sets, which select settings of training and negative instances.
+RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
 #: scikit-learn treats a feature that varies by less as constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
 #: Ways to scale a continuous feature.
 SCALES = ("auto", "minmax", "robust")
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    name: str,
+    continuous: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    immutables: Iterable[str] = (),
+    favourable: Any = 1,
+    scale: str | Mapping[str, str] = "auto",
+    units: Mapping[str, float] | None = None,
+    noise: Mapping[str, float] | None = None,
+    test_size: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """Make a data set from a table.
+
+    Parameters
+    ----------
+    frame
+        One row per person, in original units, without missing values.
+    target
+        Column with the outcome.
+    name
+        Name of the data set; keep it distinct, because it is part of every cache key.
+    continuous, categorical
+        Feature columns. By default numeric columns are continuous and all others, also boolean ones, categorical;
+        with one of them given, all other columns are of the other kind.
+    immutables
+        Features that recourse may not change.
+    favourable
+        The favourable value of ``target``; every other value is unfavourable.
+    scale
+        How continuous features are scaled to [0, 1]: ``"minmax"`` from the smallest to the largest value; ``"robust"``
+        mostly by the central part of the values, in which actions stay; ``"auto"`` is robust for features with
+        outliers, which a warning names. Or a mapping from some features to one of these; all others are ``"auto"``.
+    units
+        Size of a unit of action of some continuous features, in original units: ``{"income": 500}``. All others have
+        that of the method, a share of the scale.
+    noise
+        Standard deviation of the noise of some continuous features, relative to all others: ``{"income": 0.5}``.
+    test_size, seed
+        Share of test rows and seed of the stratified split.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be used; the message says what to change.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from rose_carla import datasets
+    >>> homes, loans = ["rent", "own"] * 10, ["no", "no", "yes", "no"] * 5
+    >>> people = pd.DataFrame({"income": range(20), "home": homes, "loan": loans})
+    >>> data = datasets.from_frame(people, "loan", name="loans", favourable="yes")
+    >>> list(data.df.columns)
+    ['income', 'loan', 'home_rent']
+    """
+    check_columns(frame, target)
+    frame = dense(frame)
+    continuous, categorical = feature_roles(frame, target, continuous, categorical)
+    immutables = tuple(feature_list("immutables", immutables))
+    if not isinstance(name, str) or not name:
+        raise DataError(f"name must be text, got {short_repr(name)}.")
+    if name in RESERVED_NAMES:
+        raise DataError(f"The name {name!r} belongs to one of the paper's data sets: choose another with name=...")
+    for feature in immutables:
+        if feature not in continuous + categorical:
+            raise DataError(unknown_name("immutable feature", feature, continuous + categorical))
+    schema = Schema(name, target, tuple(sorted(continuous)), tuple(sorted(categorical)), immutables)
+    features = {*continuous, *categorical}
+    table = frame[[column for column in frame.columns if column in features or column == target]].copy()
+    check_table(table, schema.continuous, schema.categorical)
+    table[target] = binary_target(table[target], favourable)
+    values = {feature: original_values(table[feature]) for feature in categorical}
+    for feature in categorical:
+        table[feature] = as_text(table[feature])
+    check_encoded_names(table, [*schema.features, target], schema.categorical)
+    originals = {feature: found for feature, found in values.items() if found is not None}
+    robust, outlying = choose_scales(table, schema.continuous, schema.categorical, scale)
+    data = Dataset(
+        table,
+        schema,
+        test_size=test_size,
+        seed=seed,
+        originals=originals,
+        robust=robust,
+        units=positive_numbers("units", units, schema.continuous, schema.categorical),
+        noise=positive_numbers("noise", noise, schema.continuous, schema.categorical),
+    )
+    _check_units(data)
+    if outlying:
+        warnings.warn(_outlier_warning(data, outlying), stacklevel=2)
+    return data
+
+
+def _check_units(data: DataCatalog) -> None:
+    """Raise :class:`DataError` for units of action beyond the values that actions lead to."""
+    for feature, unit in data.units.items():
+        low, high = reachable_values(data, feature)
+        if unit > high - low:
+            raise DataError(
+                f"The unit of {feature!r} is {unit:g}, but its values reach from {low:g} to {high:g} only: choose a "
+                "smaller one."
+            )
+
+
+def _outlier_warning(data: DataCatalog, features: Sequence[str]) -> str:
+    """Return the warning about features for which a robust scale was chosen."""
+    ranges = []
+    for feature in features:
+        j, (low, high) = data.continuous.index(feature), reachable_values(data, feature)
+        lowest, highest = data.scaler.data_min_[j], data.scaler.data_max_[j]
+        ranges.append(f"{feature} ({low:.6g} to {high:.6g} of {lowest:.9g} to {highest:.9g})")
+    return (
+        f"features with outliers are scaled by their central part, which actions do not leave: {', '.join(ranges)}; "
+        "choose with scale='minmax' or 'robust', --scale on the command line"
+    )
 
 
 def check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -227,15 +352,6 @@ def original_values(values: pd.Series) -> dict[str, Any] | None:
             "one way."
         )
     return None if is_text else dict(pairs)
-
-
-def restore_values(texts: pd.Series, values: Mapping[str, Any]) -> pd.Series:
-    """Convert texts back to the values of :func:`original_values`."""
-    kinds = {type(value) for value in values.values()}
-    if len(kinds) > 1 or any(issubclass(kind, str) for kind in kinds):
-        # pandas would convert numbers to one type, and subclasses of str to str
-        return pd.Series([values[text] for text in texts], index=texts.index, name=texts.name, dtype=object)
-    return texts.map(values)
 
 
 def _not_categories(name: Any, error: Exception) -> DataError:

@@ -60,8 +60,12 @@ def test_small_tables_are_trained_long_enough(kind):
     if kind == "linear":
         few = models.train(data, kind, settings=models.paper_settings(kind, "adult"), use_cache=False)
         assert models.accuracy(few, data.df_test) < 0.9, "otherwise the paper's settings would do"
-    for name in datasets.NAMES:
-        assert models.default_settings(kind, datasets.load(name)) == models.paper_settings(kind, name)
+
+
+@pytest.mark.parametrize("kind", ["ann", "linear"])
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_the_papers_data_sets_are_trained_as_in_the_paper(kind, name, request):
+    assert models.default_settings(kind, request.getfixturevalue(name)) == models.paper_settings(kind, name)
 
 
 def test_the_papers_architecture(compas_ann, compas_linear):
@@ -151,7 +155,7 @@ def test_invalid_rows_are_rejected(compas, compas_ann):
 
 def test_cache_returns_the_same_model_without_training(german, cache_folder, monkeypatch):
     first = models.train(german)
-    monkeypatch.setattr("rose_carla.models.training._fit", None)  # training again would now fail
+    monkeypatch.setattr("rose_carla.models.networks._fit", None)  # training again would now fail
     second = models.train(german)
     np.testing.assert_array_equal(first.predict_proba(german.df), second.predict_proba(german.df))
 

@@ -1,4 +1,4 @@
-"""Train the paper's two classifiers, reproducibly for a seed."""
+"""Classifiers in torch: the paper's two, trained reproducibly for a seed, and differentiable logits of any other."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from carla.data.api import Data
+from carla.data.catalog import DataCatalog
+from carla.models.api import MLModel
 from rose_carla._lib.files import FileFormatError, FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
-from rose_carla.datasets.dataset import RESERVED_NAMES
+from rose_carla.datasets.frames import RESERVED_NAMES
 from rose_carla.errors import ModelError, error_text, short_repr, unknown_name
-from rose_carla.models.mlmodel import TorchModel, check_data
+from rose_carla.models.mlmodel import EncodedModel, check_data, feature_order, model_errors
 from tqdm.auto import tqdm
 
 #: About the number of training steps on COMPAS, and the batch size of logistic regression on small tables.
@@ -27,6 +30,8 @@ _STEPS = {"ann": 500, "linear": 5000}
 _SMALL_BATCH, _LARGE = 50, 10_000
 #: Training rows on which a trained classifier must return finite numbers.
 _TRIED = 1000
+#: Function from encoded rows (n, d), a tensor, to logits (n,).
+Logit = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Network(torch.nn.Module):
@@ -75,6 +80,26 @@ class Network(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the probabilities of the two outcomes, shape (n, 2)."""
         return torch.softmax(self.logits(x), dim=-1)
+
+
+class TorchModel(EncodedModel):
+    """A torch module that returns probabilities of shape (n, 2); differentiable for tensors."""
+
+    _backend = "pytorch"
+
+    def __init__(self, data: DataCatalog, raw_model: torch.nn.Module, feature_input_order: Sequence[str]) -> None:
+        super().__init__(data, raw_model.eval(), feature_input_order)
+
+    def predict_proba(self, x: Any) -> Any:
+        """Return probabilities of the two outcomes, shape (n, 2), as a tensor if ``x`` is one."""
+        x = self._ordered(x)
+        parameter = next(self._raw_model.parameters())
+        if isinstance(x, torch.Tensor):
+            return self._raw_model(x.to(parameter.dtype))
+        narrow = np.float32 if parameter.dtype == torch.float32 else np.float64
+        rows = torch.as_tensor(np.array(x, dtype=narrow), dtype=parameter.dtype, device=parameter.device)
+        with torch.no_grad():
+            return self._raw_model(rows).cpu().numpy()
 
 
 def put_weights(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -286,3 +311,87 @@ def _save(name: str, key: str, network: Network) -> None:
         save_arrays(cache_dir() / "models" / name, arrays, {"key": key})
     except FileWriteError as error:
         warnings.warn(f"The trained classifier was not cached: {error}", stacklevel=3)
+
+
+def log_odds(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return log p1 - log p0 of probabilities (n, 2), finite also where one of them is rounded to 0."""
+    logarithms = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
+    return logarithms[:, 1] - logarithms[:, 0]
+
+
+def logit(mlmodel: MLModel, method: str = "A gradient method") -> Logit:
+    """Return a differentiable function from encoded rows (n, d), a tensor, to g = log p1 - log p0 (> 0: favourable).
+
+    It is the module's method ``logit`` if it has one, as our networks and wrapped modules do, which is exact however
+    confident the classifier is. For other modules it is computed from probabilities, exact until they are rounded to 0.
+
+    Parameters
+    ----------
+    mlmodel
+        A CARLA model with the torch backend.
+    method
+        Name of the method, for messages.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be differentiated; from the function, if the model raises or does not return
+        probabilities (n, 2).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from rose_carla import datasets, models
+    >>> model = models.train(datasets.load("compas"), "linear")
+    >>> rows = torch.zeros(1, 7, requires_grad=True)
+    >>> torch.autograd.grad(models.logit(model)(rows).sum(), rows)[0].shape
+    torch.Size([1, 7])
+    """
+    width = len(feature_order(mlmodel))
+    module = mlmodel.raw_model
+    if mlmodel.backend != "pytorch" or not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"{method} follows gradients and needs a torch model, this one is {mlmodel.backend or 'unknown'}: wrap a "
+            "torch module with models.wrap, or use a method that needs predictions only, such as Cogs, FastAR, RoseOne "
+            "or RoseMul."
+        )
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        raise ModelError(f"{method}: the torch model has no parameters, so it cannot have been trained.")
+
+    copy = not isinstance(module, Network)  # other modules may change what they are given
+
+    def g(rows: torch.Tensor) -> torch.Tensor:
+        with model_errors(f"{method}: the torch model cannot compute {len(rows)} rows"):
+            values = _logits(module, rows.to(parameter, copy=copy)).cpu()
+        if values.shape != (len(rows),):
+            raise ModelError(
+                f"{method}: the torch model's logits of {len(rows)} rows have shape {tuple(values.shape)}, not "
+                f"({len(rows)},)."
+            )
+        return values
+
+    with torch.enable_grad(), model_errors(f"{method}: the torch model cannot compute gradients"):
+        some = torch.full((2, width), 0.5, dtype=parameter.dtype, requires_grad=True)
+        values = g(some)
+        known = values.requires_grad and torch.autograd.grad(values.sum(), some, allow_unused=True)[0] is not None
+    if not known:
+        raise ModelError(
+            f"{method} follows gradients, but the torch model's output does not depend on its input differentiably: it "
+            "detaches, ignores it, or computes outside torch."
+        )
+    return g
+
+
+def _logits(module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
+    own = getattr(module, "logit", None)
+    if callable(own) and not isinstance(own, torch.nn.Module):  # not a layer of that name
+        return own(rows)
+    values = module(rows)
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+    if shape != (len(rows), 2):
+        raise ModelError(
+            f"The torch model ({type(module).__name__}) returns {shape} for {len(rows)} rows instead of probabilities "
+            "(n, 2): wrap the module with models.wrap, which takes other shapes, too."
+        )
+    return log_odds(values)
