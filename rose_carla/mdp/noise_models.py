@@ -25,6 +25,9 @@ from rose_carla.noise import (
 from rose_carla.noise.invalidation import Favourable
 from rose_carla.noise.plausible import Randomness, SharedGenerators
 
+#: Floats of a crowd held at once.
+_MAX_FLOATS = 8_000_000
+
 
 class Robustness(Protocol):
     """Noise model of an MDP. A *crowd* (b, m, d) is m people for each of b plans, who implement it noisily."""
@@ -48,6 +51,11 @@ class Robustness(Protocol):
         self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rng: Randomness, confidence: float
     ) -> InvalidationRate:
         """Return the invalidation rates of whole plans, each (k, d), exactly as the metrics compute them."""
+
+    def evaluate_steps(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rngs: Sequence[np.random.Generator]
+    ) -> InvalidationRate:
+        """Return the invalidation rates after each action, those of all plans in turn, then those of the factuals."""
 
 
 class Precise:
@@ -88,6 +96,16 @@ class Precise:
         if self.favourable is not None:
             rates = 1.0 - np.asarray(self.favourable(final_states(factuals, plans)), dtype=float)
         return InvalidationRate(rates, rates, rates, n_samples)
+
+    def evaluate_steps(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rngs: Sequence[np.random.Generator]
+    ) -> InvalidationRate:
+        """Return the rates of all beginnings of the plans: each action is implemented precisely."""
+        beginnings = [(row, plan[:k]) for row, plan in enumerate(plans) for k in range(1, len(plan) + 1)]
+        beginnings += [(row, plan[:0]) for row, plan in enumerate(plans)]
+        owners = [row for row, _ in beginnings]
+        chosen = [rngs[row] for row in owners]
+        return self.evaluate(factuals[owners], [plan for _, plan in beginnings], n_samples, chosen, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +248,30 @@ class Accumulated:
             confidence,
             self.noise_per,
         )
+
+    def evaluate_steps(
+        self, factuals: np.ndarray, plans: Sequence[np.ndarray], n_samples: int, rngs: Sequence[np.random.Generator]
+    ) -> InvalidationRate:
+        """Return the rates among people who follow the whole plans, after each of their actions."""
+        after: list[list[float]] = [[] for _ in plans]
+        at_factuals = np.empty(len(plans))
+        people = max(1, _MAX_FLOATS // factuals.shape[1] // n_samples)
+        for start in range(0, len(plans), people):
+            part = np.arange(start, min(start + people, len(plans)))
+            crowd = np.repeat(factuals[part, None, :], n_samples, axis=1)
+            at_factuals[part] = self.rates(factuals[part], crowd, [rngs[row] for row in part.tolist()])
+            for step in range(max(len(plans[row]) for row in part)):
+                rows = part[[step < len(plans[row]) for row in part]]
+                chosen = [rngs[row] for row in rows.tolist()]
+                crowd[rows - start] = self.go_on(
+                    crowd[rows - start], [plans[row][step : step + 1] for row in rows], chosen
+                )
+                for row, rate in zip(
+                    rows.tolist(), self.rates(factuals[rows], crowd[rows - start], chosen), strict=True
+                ):
+                    after[row].append(float(rate))
+        rates = np.concatenate([*after, at_factuals])
+        return InvalidationRate.from_failures((rates * n_samples).round().astype(int), n_samples, 0.95)
 
 
 def final_states(factuals: np.ndarray, plans: Sequence[np.ndarray]) -> np.ndarray:

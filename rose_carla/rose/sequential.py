@@ -289,17 +289,8 @@ class Sequential(Method):
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
         generators = _generators(rows, self.settings.seed, _REPORTING)
-        # success after each step, then that of changing nothing
-        prefixes = [(row, plan[:k]) for row, plan in enumerate(result.plans) for k in range(1, len(plan) + 1)]
-        prefixes += [(row, plan[:0]) for row, plan in enumerate(result.plans)]
-        owners = np.array([row for row, _ in prefixes])
-        rates = self.task.robustness.evaluate(
-            rows[owners],
-            [plan for _, plan in prefixes],
-            self.planner.settling.n_check,
-            [generators[row] for row in owners],
-            0.95,
-        )
+        n_check = self.planner.settling.n_check
+        rates = self.task.robustness.evaluate_steps(rows, result.plans, n_check, generators)
         reasons = [
             "" if found and len(plan) else self._reason(found, rate, reached)
             for plan, found, rate, reached in zip(result.plans, result.found, result.rates, result.reached, strict=True)

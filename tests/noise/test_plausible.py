@@ -92,11 +92,12 @@ def test_kernels_are_drawn_by_their_weights(compas_ann, variance):
         assert abs(statistic - degrees) < 5 * np.sqrt(2 * degrees) + 10
 
 
-@pytest.mark.parametrize(("n", "d"), [(800, 20), (3000, 5), (6000, 12)])
-def test_one_draw_for_each_state_among_others_follows_the_weights(n, d):
-    """States near and off the data and of several variances side by side, with few and with many points."""
+@pytest.mark.parametrize(("n", "d", "weigh_all"), [(800, 20, True), (3000, 5, True), (6000, 3, False)])
+def test_one_draw_for_each_state_among_others_follows_the_weights(n, d, weigh_all):
+    """States near and off the data and of several variances side by side, drawn in both ways."""
     rows = clusters(n, d)
     density = Density().fit(rows)
+    assert density._boxes.weigh_all == weigh_all
     states = np.stack([rows[3], rows[4] + 0.05, rows[5] + 0.15, np.full(d, 0.5), rows[6] + 0.5, rows[7] - 1.5])
     variances = np.array([0.0005, 0.0005, 0.0005, 0.02, 0.0001, 0.0005])
     each = 8000

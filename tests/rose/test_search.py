@@ -13,7 +13,7 @@ from rose_carla.rose.search import Drafts, Task, has_plateaus
 from rose_carla.rose.search.order import choose_order
 from rose_carla.rose.search.reach import Reach
 from rose_carla.rose.search.settle import Settling
-from rose_carla.rose.search.sweeps import sweep_search
+from rose_carla.rose.search.sweeps import redo_changes, sweep_search
 from rose_carla.rose.search.trim import trim
 from scipy.special import expit
 
@@ -172,6 +172,20 @@ def test_sweep_of_the_last_action_gives_the_rates_of_all_lengths():
         assert rate.lower[0] - 0.02 <= swept[length] <= rate.upper[0] + 0.02
 
 
+@pytest.mark.parametrize("kind", ["one-off", "accumulated"])
+def test_rates_after_steps_are_those_of_the_beginnings_of_plans(kind):
+    accumulated = Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.002, UNIT, 4)
+    noise = accumulated if kind == "accumulated" else one_off()
+    factuals = np.array([[0.1, 0.3, 0.2], [0.6, 0.4, 0.3], [0.0, 0.0, 0.0]])
+    plans = [np.array([[0.0, 0.2, 0.0], [0.43, 0.0, 0.0], [0.0, 0.0, 0.1]]), np.array([[0.1, 0, 0]]), np.empty((0, 3))]
+    after = noise.evaluate_steps(factuals, plans, 4000, generators(3))
+    beginnings = [(0, 1), (0, 2), (0, 3), (1, 1), (0, 0), (1, 0), (2, 0)]
+    assert len(after.rate) == len(beginnings)
+    for rate, (row, k) in zip(after.rate, beginnings, strict=True):
+        alone = noise.evaluate(factuals[[row]], [plans[row][:k]], 4000, generators(1, seed=2), 0.99)
+        assert alone.lower[0] - 0.02 <= rate <= alone.upper[0] + 0.02
+
+
 def islands(states):
     """Accepted only where both of the first two features are high: single changes do not help."""
     return np.where((states[:, 0] > 0.7) & (states[:, 1] > 0.7), 0.95, 0.05)
@@ -297,6 +311,19 @@ def test_sweeps_end_with_the_change_that_the_data_pull_at(noise_per):
             if probability(end)[0] > 0.5 and probability(plan.sum(axis=0)[None])[0] > 0.5:
                 cheapest = min(cheapest, a + b)
     assert found.sizes().sum(axis=1)[passed].min() <= 1.25 * cheapest + 2
+
+
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_redone_changes_are_long_enough_and_in_the_right_order(noise_per):
+    """The data pull at the first feature, so its change belongs to the end; the second is too short."""
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4, noise_per=noise_per)
+    world = task(noise)
+    start = drafts(np.zeros((2, 3)), [[0.6, 0.3, 0.3], [0.55, 0.45, 0.0]])
+    assert (noise.evaluate(start.factuals, start.plans(), 50, generators(2), 0.95).rate == 1).all()
+    redone = redo_changes(world, start, np.arange(2), 0.2, generators(2))
+    assert (noise.evaluate(redone.factuals, redone.plans(), 50, generators(2), 0.95).rate == 0).all()
+    np.testing.assert_array_equal(start.ends, drafts(np.zeros((2, 3)), [[0.6, 0.3, 0.3], [0.55, 0.45, 0.0]]).ends)
+    assert ((redone.ends >= 0) & (redone.ends <= 1)).all()
 
 
 def test_without_noise_drafts_are_only_accepted():
