@@ -30,16 +30,16 @@ class InvalidationRate:
     lower, upper
         (b,) ends of the interval.
     n_samples
-        Noisy versions per entry.
+        Noisy versions per entry, or (b,) of each entry.
     """
 
     rate: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    n_samples: int
+    n_samples: int | np.ndarray
 
     @classmethod
-    def from_failures(cls, failures: np.ndarray, n_samples: int, confidence: float) -> InvalidationRate:
+    def from_failures(cls, failures: np.ndarray, n_samples: int | np.ndarray, confidence: float) -> InvalidationRate:
         """Estimate from the number (b,) of noisy versions that are classified unfavourably."""
         return cls(failures / n_samples, *wilson_interval(failures, n_samples, confidence), n_samples)
 

@@ -93,8 +93,8 @@ class Settling:
             _, upper = wilson_interval(failures[left], size, early)
             may_pass = _chance_of_at_most(most, failures[left], size, n_check) > _FUTILE
             left = left[may_pass & (upper >= self.task.limit)]
-        lower, upper = wilson_interval(failures, n, 2 * confidence - 1)
-        return (upper < self.task.limit) & ends_accepted, InvalidationRate(failures / n, lower, upper, n_check)
+        rates = InvalidationRate.from_failures(failures, n, 2 * confidence - 1)
+        return (rates.upper < self.task.limit) & ends_accepted, rates
 
     def next_margins(self, margins: np.ndarray, rates: np.ndarray, n_samples: int) -> np.ndarray:
         """Return the margins to aim at, given ``rates`` observed at ``margins``, by the usual slope."""
