@@ -110,7 +110,9 @@ def test_settling_ends_just_below_the_limit():
     planned = Planner(task, policy, 1 / deviation, 64, 1000, 0.99, 50).plan(rows, generators(200))
     assert planned.found.all()
     rates = ndtr(-(planned.ends @ WEIGHTS + BIAS) / deviation)
-    assert (rates < 0.25).all()
+    # a check accepts a rate at the limit once in a hundred times
+    assert (rates < 0.25).mean() >= 0.99
+    assert (rates < 0.26).all()
     # a unit of the largest weight changes the rate by about 0.06: plans are not much longer than needed
     assert np.quantile(rates, 0.1) > 0.12
 
@@ -127,7 +129,8 @@ def test_early_stop_of_the_check():
     exact = ndtr(-(ends @ WEIGHTS + BIAS) / deviation)
     assert passed[exact < 0.15].all()
     assert not passed[exact > 0.3].any()
-    assert (np.abs(rate.rate - exact) < 0.15).all()
+    assert (np.abs(rate.rate - exact) < 4 * np.sqrt(exact * (1 - exact) / rate.n_samples) + 0.01).all()
+    assert rate.n_samples.min() < rate.n_samples.max() == 400
 
 
 def test_usual_slope_of_a_straight_line():
