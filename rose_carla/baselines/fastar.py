@@ -114,5 +114,4 @@ class FastAR(Sequential):
             max_actions=s.max_actions,
             search=False,
             shorten=False,
-            gamma=s.gamma,
         )

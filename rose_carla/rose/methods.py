@@ -95,7 +95,6 @@ class Rose(Sequential):
             search=s.search,
             shorten=s.shorten,
             sparsity_weight=s.sparsity_weight,
-            gamma=s.gamma,
             rows=self._training_rows(),
         )
 

@@ -206,15 +206,15 @@ def test_ablation_compares_the_same_people():
     ablation = script("ablation")
     rows = {
         "everything": [ablation_row(ablation, "everything", "1.0 2.0 3.0 nan")],
-        "beam": [ablation_row(ablation, "beam", "nan 2.2 3.3 9.0")],
+        "rivals": [ablation_row(ablation, "rivals", "nan 2.2 3.3 9.0")],
         "rows": [ablation_row(ablation, "rows", "1.0 2.0 nan nan")],
     }
-    whole, beam, others = ablation.compare(rows)
+    whole, rivals, others = ablation.compare(rows)
     assert (whole.found, whole.cost, whole.cost_of_common) == (0.75, 2.0, 2.0)  # common to all: the second person
-    assert (beam.found, beam.cost_of_common, beam.lost) == (0.75, 2.2, 0.0)
-    assert beam.dearer == pytest.approx(0.1)
+    assert (rivals.found, rivals.cost_of_common, rivals.lost) == (0.75, 2.2, 0.0)
+    assert rivals.dearer == pytest.approx(0.1)
     assert (others.lost, others.dearer) == (0.25, 0.0)
-    assert not ablation.gains_little([beam])
+    assert not ablation.gains_little([rivals])
     assert not ablation.gains_little([others])
     assert ablation.gains_little([whole])
 
@@ -229,7 +229,7 @@ def test_ablation_switches_parts_off_and_resumes(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(ablation.MeasuredTable, "method", method)
     path = str(tmp_path / "ablation.csv")
-    parts = ["beam", "rows+ascent", ablation.TRAINING, ablation.PLAIN]
+    parts = ["rivals", "rows+ascent", ablation.TRAINING, ablation.PLAIN]
     monkeypatch.setattr(
         "sys.argv",
         [
@@ -260,7 +260,7 @@ def test_ablation_leaves_out_what_it_says(compas_linear):
     ablation = script("ablation")
     method = RoseOne(compas_linear, TINY)
     planners = {name: ablation.without(method, name).planner for name in ablation.VARIANTS}
-    assert planners["beam"].without == {"beam"}
+    assert planners["rivals"].without == {"rivals"}
     assert planners["rows+ascent"].without == {"rows", "ascent"}
     assert not planners["plain paper method"].search
     assert not planners["plain paper method"].shorten

@@ -12,9 +12,8 @@ from rose_carla.noise.plausible import CommonNoise
 from rose_carla.rose.search import Drafts, Task, has_plateaus
 from rose_carla.rose.search.order import choose_order
 from rose_carla.rose.search.reach import Reach
-from rose_carla.rose.search.settle import Settling
+from rose_carla.rose.search.settle import Settling, trim
 from rose_carla.rose.search.sweeps import redo_changes, sweep_search
-from rose_carla.rose.search.trim import trim
 from scipy.special import expit
 
 UNIT = 0.05
@@ -234,7 +233,7 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     world = task(Kind(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.01, 64))
 
     class Refused:
-        def improve(self, drafts, margins, needed, same_features):
+        def improve(self, drafts, margins, needed):
             other = drafts.copy()
             other.ends = np.array([[0.0, 0.5, 0.0]])
             return other
@@ -242,7 +241,7 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     settling = Settling(world, Refused(), 1.0, 500, 0.995)
     start = drafts([[0.0, 0.0, 0.0]], [[0.95, 0.0, 0.0]])
     assert world.margins(start.ends)[0] > 0
-    settled, passed, rates = settling.settle(start, generators(1), True)
+    settled, passed, rates = settling.settle(start, generators(1))
     assert not passed[0]
     assert rates[0] == pytest.approx(0.9, abs=0.01)
     assert world.margins(settled.ends)[0] > 0

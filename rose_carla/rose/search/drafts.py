@@ -1,4 +1,4 @@
-"""The goal of a plan, and drafts of plans."""
+"""The goal of a plan, drafts of plans, and the walks of a policy that give the first ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from rose_carla._lib.runtime import Deadline
 from rose_carla.mdp import ActionSpace, OneOff, Probability, Robustness
 from rose_carla.noise import InvalidationRate
 from rose_carla.noise.plausible import CommonNoise
+from rose_carla.ppo import ActorCritic
 from scipy.special import logit
 
 #: Smallest change of a feature that counts.
@@ -210,3 +212,103 @@ def best_of_each(owners: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
     order = np.lexsort((keys, owners))
     place = np.arange(len(order)) - np.searchsorted(owners[order], owners[order], side="left")
     return order[place < n]
+
+
+@dataclass
+class Walks:
+    """Results of the walks of b people."""
+
+    #: Plans; where the goal was not reached, the most robust one.
+    drafts: Drafts
+    #: (b,) whether the goal was reached.
+    reached: np.ndarray
+    #: (b,) invalidation rates estimated during the walk, 1 if no state was favourable.
+    rates: np.ndarray
+    #: For each person the numbers of the actions taken, in order.
+    actions: list[np.ndarray]
+
+    def plans(self) -> list[np.ndarray]:
+        """Return the actions (k, d) of each person exactly as they were taken."""
+        space, plans = self.drafts.space, []
+        for factual, numbers in zip(self.drafts.factuals, self.actions, strict=True):
+            states = [factual]
+            for number in numbers:
+                states.append(space.apply(states[-1][None], np.array([number]))[0])
+            plans.append(np.diff(np.array(states), axis=0))
+        return plans
+
+
+@dataclass
+class _Nodes:
+    """States of the walks that go on; ``owners`` are the people they belong to."""
+
+    owners: np.ndarray
+    drafts: Drafts
+    crowds: np.ndarray
+    actions: np.ndarray
+
+    def __getitem__(self, chosen: np.ndarray) -> _Nodes:
+        return _Nodes(self.owners[chosen], self.drafts[chosen], self.crowds[chosen], self.actions[chosen])
+
+
+def walk(
+    task: Task,
+    policy: ActorCritic,
+    factuals: np.ndarray,
+    max_actions: int,
+    rngs: Sequence[np.random.Generator],
+    deadline: Deadline | None = None,
+) -> Walks:
+    """Follow the policy from all factuals together until each state is robustly favourable.
+
+    Parameters
+    ----------
+    task, policy, factuals
+        Goal, policy and starts (b, d).
+    max_actions
+        Maximum number of actions per person.
+    rngs
+        One generator for each factual.
+    deadline
+        Time at which walks end wherever they are.
+    """
+    n, m = len(factuals), task.robustness.crowd_size
+    found = Walks(Drafts.empty(task.space, factuals), np.zeros(n, dtype=bool), np.ones(n), [np.empty(0, dtype=int)] * n)
+    nodes = _Nodes(
+        np.arange(n),
+        Drafts.empty(task.space, factuals),
+        np.repeat(factuals[:, None, :], m, axis=1),
+        np.empty((n, 0), dtype=int),
+    )
+    for turn in range(max_actions):
+        mask = task.space.mask(nodes.drafts.ends)
+        possible = mask.any(axis=1) & ~found.reached[nodes.owners]
+        nodes, mask = nodes[np.flatnonzero(possible)], mask[possible]
+        if len(nodes.owners) == 0 or (deadline is not None and deadline.passed):
+            break
+        observations = task.robustness.observe(nodes.drafts.ends, nodes.crowds)
+        numbers = policy.predict_log_probabilities(observations, mask).argmax(axis=1)
+        drafts = nodes.drafts.copy()
+        drafts.act(numbers, turn)
+        generators = [rngs[owner] for owner in nodes.owners.tolist()]
+        crowds = task.robustness.advance(nodes.crowds, drafts.ends - nodes.drafts.ends, generators)
+        nodes = _Nodes(nodes.owners, drafts, crowds, np.column_stack([nodes.actions, numbers]))
+        _record_best(task, nodes, found, rngs)
+    return found
+
+
+def _record_best(task: Task, nodes: _Nodes, found: Walks, rngs: Sequence[np.random.Generator]) -> None:
+    """Store for each person the state at the goal, else the one with the lowest invalidation rate so far."""
+    ends, owners = nodes.drafts.ends, nodes.owners
+    rates = np.ones(len(owners))
+    favourable = np.flatnonzero(task.margins(ends) > 0)
+    if len(favourable):
+        generators = [rngs[owner] for owner in owners[favourable].tolist()]
+        rates[favourable] = task.robustness.rates(ends[favourable], nodes.crowds[favourable], generators)
+    reached = rates < task.limit
+    chosen = np.flatnonzero(reached | (rates <= found.rates[owners]))
+    people = owners[chosen]
+    found.drafts[people] = nodes.drafts[chosen]
+    found.reached[people], found.rates[people] = reached[chosen], rates[chosen]
+    for person, node in zip(people, chosen, strict=True):
+        found.actions[person] = nodes.actions[node]

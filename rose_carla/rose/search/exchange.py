@@ -1,7 +1,7 @@
 """Exchange moves: reduce the change of one feature and increase that of another, for a cheaper draft.
 
 Candidates are compared by the classifier's margin, without noise, so hundreds of drafts per person are affordable. The
-policy chooses the features to increase.
+policy chooses the features that rivals of a draft increase.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Exchange:
     def _score(self, sizes: np.ndarray) -> np.ndarray:
         return sizes.sum(axis=1) + self.sparsity_weight * (sizes > 0).sum(axis=1)
 
-    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray, same_features: bool) -> Drafts:
+    def improve(self, drafts: Drafts, margins: np.ndarray, needed: np.ndarray) -> Drafts:
         """Return the best drafts found with margins of at least ``needed``, or the given ones where none was found.
 
         Parameters
@@ -100,14 +100,12 @@ class Exchange:
             (b,) margins of the drafts: where below ``needed``, any draft that reaches it is better.
         needed
             (b,) required margins.
-        same_features
-            Whether to change only features that the draft changes already.
         """
         drafts = drafts.copy()
         scores = np.where(margins >= needed, self.scores(drafts), np.inf)
         rows = np.arange(len(drafts))
         for _ in range(self.rounds):
-            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows], same_features)
+            better, found, found_scores = self._round(drafts[rows], scores[rows], needed[rows])
             rows = rows[found]
             if len(rows) == 0:
                 break
@@ -150,11 +148,9 @@ class Exchange:
         rows = rows[rank < n]
         return self._as_drafts(drafts, around, rows), around.owners[rows]
 
-    def _round(
-        self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray, same_features: bool
-    ) -> tuple[Drafts, np.ndarray, np.ndarray]:
+    def _round(self, drafts: Drafts, scores: np.ndarray, needed: np.ndarray) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Return the best neighbours that improve their draft, the rows of those drafts, and the new scores."""
-        around = self._neighbours(drafts, scores, same_features)
+        around = self._neighbours(drafts, scores, same_features=True)
         # only lines whose far end has the needed margin can have it nearer
         enough = self._has_margin(around, needed)
         around = self._with_nearer(around[np.flatnonzero(enough)])

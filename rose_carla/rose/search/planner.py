@@ -1,4 +1,4 @@
-"""The planner: walk with the policy, beam search, shorten, and check with fresh noise."""
+"""The planner: walk with the policy, shorten, search without it, and check with fresh noise."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from rose_carla._lib.runtime import Deadline
 from rose_carla.ppo import ActorCritic
-from rose_carla.rose.search.drafts import Drafts, Task
+from rose_carla.rose.search.drafts import Drafts, Task, Walks, walk
 from rose_carla.rose.search.exchange import Exchange
 from rose_carla.rose.search.order import choose_order
 from rose_carla.rose.search.reach import Reach
-from rose_carla.rose.search.settle import Settling, usual_slope
-from rose_carla.rose.search.trim import trim
-from rose_carla.rose.search.walk import Walks, walk
+from rose_carla.rose.search.settle import Settling, trim, usual_slope
 
 #: Parts of the search that :attr:`Planner.without` switches off, to measure what each of them brings.
-PARTS = ("walk", "beam", "exchange", "settling", "rivals", "rows", "ascent", "sweeps", "redo", "order", "trimming")
-#: Maximum depth of the beam search.
-_BEAM_DEPTH = 16
+PARTS = ("walk", "settling", "rivals", "rows", "ascent", "sweeps", "redo", "order", "trimming")
 #: Factor on the samples of a second walk.
 _MORE_SAMPLES = 4
 #: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes
@@ -65,18 +61,14 @@ class Planner:
     confidence: float
     #: Maximum number of actions of a walk.
     max_actions: int
-    #: Whether to search with a beam where the policy alone fails, and for cheaper features.
+    #: Whether to search where the policy alone fails, and for cheaper features.
     search: bool = True
     #: Whether to remove changes that are not needed.
     shorten: bool = True
     #: Cost of changing one more feature, in units of action.
     sparsity_weight: float = 0.5
-    #: Discount of one unit of action.
-    gamma: float = 0.99
     #: (n, d) training rows, towards which drafts lead where the policy fails; None without such drafts.
     rows: np.ndarray | None = None
-    #: Width of the beam search.
-    beam_width: int = 8
     #: Names from :data:`PARTS` of parts that are switched off.
     without: frozenset[str] = frozenset()
 
@@ -117,17 +109,9 @@ class Planner:
         rngs: Sequence[np.random.Generator],
         deadline: Deadline | None = None,
     ) -> Walks:
-        """Follow the policy; use the beam search where that does not reach the goal."""
+        """Follow the policy."""
         length = self.max_actions if self._has("walk") else 0
-        walks = walk(task, self.policy, factuals, length, rngs, deadline=deadline)
-        missed = np.flatnonzero(~walks.reached)
-        if self.search and self._has("beam") and len(missed):
-            chosen = [rngs[row] for row in missed.tolist()]
-            depth = min(self.max_actions, _BEAM_DEPTH)
-            walks[missed] = walk(
-                task, self.policy, factuals[missed], depth, chosen, width=self.beam_width, gamma=self.gamma
-            )
-        return walks
+        return walk(task, self.policy, factuals, length, rngs, deadline)
 
     def _shorten(self, walks: Walks, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
         """Settle on the cheapest draft of a walk; where that fails, of a second walk, then of other drafts."""
@@ -135,14 +119,14 @@ class Planner:
         drafts, found, rates = walks.drafts.copy(), np.zeros(len(rngs), dtype=bool), np.ones(len(rngs))
         everyone = np.arange(len(rngs))
         start = self._shorten_by_margin(walks)
-        self._settle_into(drafts, found, rates, everyone, start, rngs, self._same_features)
+        self._settle_into(drafts, found, rates, everyone, start, rngs)
         if self.search:
             if self._has("rivals"):
                 self._try_rivals(drafts, found, rates, rngs)
             rows = np.flatnonzero(~found)
             if len(rows):
                 again = self._second_walk(drafts.factuals[rows], [rngs[row] for row in rows.tolist()])
-                self._settle_into(drafts, found, rates, rows, again.drafts, rngs, same_features=True)
+                self._settle_into(drafts, found, rates, rows, again.drafts, rngs)
             rows = np.flatnonzero(~found)
             if len(rows) and self.rows is not None:
                 for others, seen in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
@@ -150,29 +134,21 @@ class Planner:
                     near = seen[left] < _HOPELESS * self.task.limit
                     self._store(drafts, rates, rows[left[~near]], others[left[~near]], seen[left[~near]])
                     left = left[near]
-                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, self._same_features, True)
+                    self._settle_into(drafts, found, rates, rows[left], others[left], rngs, True)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
         if len(rows):
             chosen = [rngs[row] for row in rows.tolist()]
             if self._has("trimming"):
                 drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
-            if self._has("order") and self._ignores_order:
-                drafts[rows] = choose_order(self.task, drafts[rows], chosen)
-            elif self._has("order"):
-                rows = self._reorder(drafts, rates, rows, rngs)
-                if len(rows) and self._has("trimming"):
-                    chosen = [rngs[row] for row in rows.tolist()]
-                    drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
+            rows = rows[(drafts.sizes()[rows] > 0).sum(axis=1) > 1]
+            if len(rows) and self._has("order"):
+                self._reorder(drafts, rates, rows, rngs)
         return drafts, found, rates
 
     @property
     def _ignores_order(self) -> bool:
         return self.task.robustness.crowd_size == 0
-
-    @property
-    def _same_features(self) -> bool:
-        return not (self.search and self._has("exchange"))
 
     def _settle_into(
         self,
@@ -182,7 +158,6 @@ class Planner:
         rows: np.ndarray,
         starts: Drafts,
         rngs: Sequence[np.random.Generator],
-        same_features: bool,
         ordered: bool = False,
     ) -> None:
         """Settle ``starts`` of the people ``rows`` and store what is better than before.
@@ -196,7 +171,7 @@ class Planner:
         chosen = [rngs[row] for row in rows.tolist()]
         if self._has("order") and not ordered and not self._ignores_order:
             start = choose_order(self.task, start, chosen)
-        settled, passed, rate = self.settling.settle(start, chosen, same_features)
+        settled, passed, rate = self.settling.settle(start, chosen)
         self._store(drafts, rates, rows, settled, np.where(passed, -1.0, rate))
         rates[rows[passed]] = rate[passed]
         found[rows] |= passed
@@ -214,7 +189,7 @@ class Planner:
         if len(rows):
             guide = self.task.guide(drafts.ends[rows])
             needed = np.minimum(self.settling.next_margins(guide, walks.rates[rows], self.n_walk), guide)
-            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed, self._same_features)
+            drafts[rows] = self.exchange.improve(drafts[rows], guide, needed)
         return drafts
 
     def _other_drafts(
@@ -227,12 +202,12 @@ class Planner:
 
     def _reorder(
         self, drafts: Drafts, rates: np.ndarray, rows: np.ndarray, rngs: Sequence[np.random.Generator]
-    ) -> np.ndarray:
-        """Adopt a more robust order of actions where it passes the check; return the people who have one."""
-        rows = rows[(drafts.sizes()[rows] > 0).sum(axis=1) > 1]
-        if len(rows) == 0:
-            return rows
+    ) -> None:
+        """Adopt the most robust order of actions; where order decides the end, if it passes the check."""
         ordered = choose_order(self.task, drafts[rows], [rngs[row] for row in rows.tolist()])
+        if self._ignores_order:
+            drafts[rows] = ordered
+            return
         changed = (np.argsort(ordered.turns, axis=1) != np.argsort(drafts.turns[rows], axis=1)).any(axis=1)
         rows, ordered = rows[changed], ordered[changed]
         chosen = [rngs[row] for row in rows.tolist()]
@@ -240,7 +215,9 @@ class Planner:
         better = passed & (rate.rate < rates[rows])
         rows = rows[better]
         drafts[rows], rates[rows] = ordered[better], rate.rate[better]
-        return rows
+        if len(rows) and self._has("trimming"):
+            chosen = [rngs[row] for row in rows.tolist()]
+            drafts[rows], rates[rows] = trim(self.settling, drafts[rows], rates[rows], chosen)
 
     def _check_longer(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
@@ -274,7 +251,7 @@ class Planner:
             if len(people) == 0:
                 return
             chosen = [rngs[row] for row in people.tolist()]
-            settled, passed, rate = self.settling.settle(rivals, chosen, same_features=True)
+            settled, passed, rate = self.settling.settle(rivals, chosen)
             won = passed & (self.exchange.scores(settled) < self.exchange.scores(drafts[people]))
             rows = people[won]
             drafts[rows], rates[rows] = settled[won], rate[won]

@@ -1,6 +1,6 @@
 """Drafts without the policy: towards accepted training rows, and by coordinate ascent within a person's box.
 
-They serve people for whom the walk and the beam search find nothing. Predictions are cheap and noise is not, so both
+They serve people for whom walks find nothing. Predictions are cheap and noise is not, so both
 build drafts one feature at a time by smoothed margins, and the invalidation rates of a few of them are estimated.
 """
 
