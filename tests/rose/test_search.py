@@ -243,7 +243,7 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     assert world.margins(start.ends)[0] > 0
     settled, passed, rates = settling.settle(start, generators(1))
     assert not passed[0]
-    assert rates[0] == pytest.approx(0.9, abs=0.01)
+    assert 0.9 <= rates[0] < 0.95  # of few samples: the upper end of an interval
     assert world.margins(settled.ends)[0] > 0
 
 
