@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from carla.models.api import MLModel
 from rose_carla._lib.params import integer, number
 from rose_carla._lib.runtime import Deadline
 from rose_carla.baselines.gradient_descent import (
@@ -17,7 +19,7 @@ from rose_carla.baselines.gradient_descent import (
     clip_to_bounds,
     descend,
 )
-from rose_carla.baselines.linear_classifiers import cheapest_change
+from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.method import OneShotSettings
 from rose_carla.models import Logit, favourable
 from rose_carla.noise import Claim
@@ -144,3 +146,91 @@ class Arar(GradientMethod):
         offsets *= self.settings.epsilon / np.linalg.norm(offsets, axis=1, keepdims=True)
         accepts = favourable(self._mlmodel)
         return np.array([(~accepts(end + offsets)).sum() for end in ends])
+
+
+def cheapest_change(
+    rows: np.ndarray, needed: np.ndarray, weights: np.ndarray, mlmodel: MLModel
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Return the exact changes of least L1 length that raise a linear score by a required amount.
+
+    .. math:: \min \lVert a \rVert_1 \quad \text{s.t.} \quad w \cdot a \ge c, \quad x + a \in [0, 1]^d
+
+    with valid categories and unchanged immutable features; values outside [0, 1] may stay there. Continuous features
+    are moved to their bounds in the order of |w|, for each Pareto-optimal choice of categories by cost and gain.
+
+    Parameters
+    ----------
+    rows
+        (b, d) factuals x.
+    needed
+        (b,) required gains c.
+    weights
+        (d,) weights w.
+    mlmodel
+        Model whose data set has the immutable and categorical features.
+
+    Returns
+    -------
+    changes, cost
+        (b, d) changes a and their lengths (b,), infinite where the problem is infeasible.
+    """
+    data, order = mlmodel.data, mlmodel.feature_input_order
+    groups = {name: columns for name, columns in feature_groups(data, order).items() if name not in data.immutables}
+    options = [
+        (columns, valid_encodings(data, name, len(columns)))
+        for name, columns in groups.items()
+        if name in data.categorical
+    ]
+    cost, gain, choice = _pareto_fronts(rows, weights, options)
+    single = np.array([columns[0] for name, columns in groups.items() if name not in data.categorical], dtype=int)
+    single = single[np.argsort(-np.abs(weights[single]), kind="stable")]
+    single = single[weights[single] != 0]
+    slopes = weights[single]
+    room = np.where(slopes > 0, 1 - rows[:, single], rows[:, single]).clip(0)
+    empty = np.zeros((len(rows), 1))
+    raised = np.hstack([empty, (room * np.abs(slopes)).cumsum(axis=1)])
+    spent = np.hstack([empty, room.cumsum(axis=1)])
+    rest = (needed[:, None] - gain).clip(0)  # gain needed of continuous features, for each choice of categories
+    full = (raised[:, None, 1:] < rest[:, :, None]).sum(axis=2)  # number of features moved to their bounds
+    enough = full < raised.shape[1] - 1
+    at = np.minimum(full, max(len(single) - 1, 0))
+    people = np.arange(len(rows))[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        last = (rest - raised[people, full]) / np.append(np.abs(slopes), 1.0)[at]
+    last = np.where(rest > 0, last, 0.0)
+    total = np.where(enough | (rest <= 0), cost + spent[people, full] + last, np.inf)
+    best = total.argmin(axis=1)
+    people = people[:, 0]
+    changes = np.zeros_like(rows)
+    filled = np.where(np.arange(len(single)) < full[people, best][:, None], room, 0.0)
+    partly = np.flatnonzero((rest[people, best] > 0) & enough[people, best])
+    filled[partly, full[partly, best[partly]]] = last[partly, best[partly]]
+    changes[:, single] = filled * np.sign(slopes)
+    for feature, (columns, encodings) in enumerate(options):
+        changes[:, columns] = encodings[choice[people, best, feature]] - rows[:, columns]
+    return changes, total[people, best]
+
+
+def _pareto_fronts(
+    rows: np.ndarray, weights: np.ndarray, options: Sequence[tuple[list[int], np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return costs (b, m), gains (b, m) and encodings (b, m, features) of the Pareto-optimal choices of each row."""
+    n = len(rows)
+    cost, gain, choice = np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 1, 0), dtype=int)
+    for columns, encodings in options:
+        changes = encodings - rows[:, None, columns]
+        costs, gains = np.abs(changes).sum(axis=2), changes @ weights[columns]
+        cost = (cost[:, :, None] + costs[:, None, :]).reshape(n, -1)
+        gain = (gain[:, :, None] + gains[:, None, :]).reshape(n, -1)
+        before, last = np.divmod(np.arange(cost.shape[1]), len(encodings))
+        choice = np.concatenate([choice[:, before], np.repeat(last[None, :, None], n, axis=0)], axis=2)
+        order = np.lexsort((-gain, cost.round(12)), axis=1)
+        cost, gain = np.take_along_axis(cost, order, axis=1), np.take_along_axis(gain, order, axis=1)
+        choice = np.take_along_axis(choice, order[:, :, None], axis=1)
+        highest = np.maximum.accumulate(gain, axis=1)
+        dominated = np.hstack([np.zeros((n, 1), dtype=bool), gain[:, 1:] <= highest[:, :-1] + 1e-12])
+        cost = np.where(dominated, np.inf, cost)
+        order = np.argsort(dominated, axis=1, kind="stable")[:, : (~dominated).sum(axis=1).max()]
+        cost, gain = np.take_along_axis(cost, order, axis=1), np.take_along_axis(gain, order, axis=1)
+        choice = np.take_along_axis(choice, order[:, :, None], axis=1)
+    return cost, gain, choice

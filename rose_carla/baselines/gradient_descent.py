@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from carla.models.api import MLModel
 from rose_carla._lib.runtime import Deadline
-from rose_carla.baselines.linear_classifiers import linear_weights, probability_surrogate
 from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.mdp import OneOff
 from rose_carla.mdp.noise_models import final_states
@@ -25,6 +24,10 @@ from tqdm.auto import tqdm
 _AVERAGE_RATE, _MIN_DECREASE = 0.1, 1e-3
 #: Factor on ``stall`` in the last round.
 _LAST_STALL = 4
+#: Number of training rows, and relative tolerance, of the test for linearity.
+_TEST_ROWS, _TOLERANCE = 256, 1e-4
+#: Points around a person that a surrogate is fitted to, and its ridge.
+_POINTS, _RIDGE = 1000, 1.0
 #: Hyper-parameters of Adam.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
@@ -251,6 +254,46 @@ def _next_round(state: _State, schedule: Schedule, bar: tqdm) -> None:
     if done.any():
         state.keep(torch.nonzero(~done).squeeze(1))
         bar.update(int(done.sum()))
+
+
+def linear_weights(g: Logit, mlmodel: MLModel) -> tuple[np.ndarray, float] | None:
+    """Return the weights (d,) and bias of g if it is linear, else None."""
+    rows = mlmodel.data.df_train[mlmodel.feature_input_order].to_numpy(dtype=float)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _TEST_ROWS)).astype(int)]
+    with torch.enable_grad():
+        zero = torch.zeros(1, rows.shape[1], requires_grad=True)
+        value = g(zero)
+        (gradient,) = torch.autograd.grad(value.sum(), zero)
+    with torch.no_grad():
+        values = g(torch.tensor(rows, dtype=torch.float32)).double().numpy()
+    weights, bias = gradient[0].double().numpy(), float(value.detach())
+    off = np.abs(rows @ weights + bias - values).max()
+    return (weights, bias) if off <= _TOLERANCE * max(1.0, np.abs(values).max()) else None
+
+
+def probability_surrogate(g: Logit, rows: np.ndarray, mlmodel: MLModel, seed: int) -> Callable[[torch.Tensor], Logit]:
+    """Fit ridge regressions on *probabilities* around each of (b, d) rows, as LIME does; return them by row number.
+
+    Some published ports of ROAR and ARAR use them in place of logits, although neither the scale nor the decision
+    border is the same.
+    """
+    train = mlmodel.data.df_train[mlmodel.feature_input_order].to_numpy(dtype=float)
+    spread = torch.tensor(train.std(axis=0), dtype=torch.float32)
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.randn(_POINTS, rows.shape[1], generator=generator)
+    width = 0.75 * rows.shape[1] ** 0.5
+    nearness = torch.exp(-(unit**2).sum(dim=1) / width**2)
+    design = torch.cat([unit * spread, torch.ones(_POINTS, 1)], dim=1).double()
+    ridge = _RIDGE * torch.eye(design.shape[1], dtype=torch.double)
+    ridge[-1, -1] = 0.0
+    normal = design.T @ (nearness[:, None] * design) + ridge
+    start = torch.tensor(rows, dtype=torch.float32)
+    with torch.no_grad():
+        probabilities = torch.stack([torch.sigmoid(g(row + unit * spread)) for row in start]).double()
+    solved = torch.linalg.solve(normal, design.T @ (nearness * probabilities).T).T
+    weights = solved[:, :-1].float()
+    biases = solved[:, -1].float() - (weights * start).sum(dim=1)
+    return lambda numbers: lambda points: (weights[numbers] * points).sum(dim=1) + biases[numbers]
 
 
 class GradientMethod(OneShot):

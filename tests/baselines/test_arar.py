@@ -9,8 +9,7 @@ import torch
 from rose_carla import datasets, models
 from baseline_examples import array, check_legal, cube, linear, weights_of
 from rose_carla.baselines import Arar
-from rose_carla.baselines.arar import adversary
-from rose_carla.baselines.linear_classifiers import cheapest_change
+from rose_carla.baselines.arar import adversary, cheapest_change
 from rose_carla.datasets import feature_groups
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 

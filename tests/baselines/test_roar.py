@@ -10,7 +10,7 @@ import torch
 from rose_carla import models
 from baseline_examples import array, check_legal, linear, numbers_only, one_category, weights_of
 from rose_carla.baselines import Roar, roar
-from rose_carla.baselines.linear_classifiers import linear_weights, probability_surrogate
+from rose_carla.baselines.gradient_descent import linear_weights, probability_surrogate
 from scipy.optimize import linprog
 from scipy.special import logit
 from sklearn.linear_model import Ridge
