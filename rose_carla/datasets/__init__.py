@@ -5,19 +5,21 @@ from rose_carla.datasets.csv_files import from_csv
 from rose_carla.datasets.dataset import (
     Dataset,
     Schema,
-    action_bounds,
-    action_units,
     encoded_columns,
-    encoded_unit,
     feature_groups,
     mutable_columns,
     nearest_valid,
     project_categories,
-    relative_noise,
     valid_encodings,
 )
 from rose_carla.datasets.frames import from_frame
-from rose_carla.datasets.scaling import PiecewiseScaler
+from rose_carla.datasets.scaling import (
+    PiecewiseScaler,
+    action_bounds,
+    action_units,
+    encoded_unit,
+    relative_noise,
+)
 
 __all__ = [
     "NAMES",

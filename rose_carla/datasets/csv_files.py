@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pandas.io.common import infer_compression
-from rose_carla.datasets.dataset import Dataset, reachable_values
+from rose_carla.datasets.dataset import LARGEST, Dataset
 from rose_carla.datasets.frames import from_frame
+from rose_carla.datasets.scaling import reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Words for a missing value in CSV files, beside an empty cell.
@@ -35,8 +36,6 @@ _LISTED = 10
 #: Start of a cell, also for spreadsheets that split at other separators than commas, followed by a formula.
 _FORMULA = re.compile(r"(^|[\t\r\n;|])(?=[\s\"]*[=+\-@\t\r＝＋－＠])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-#: Largest encoded value that models and noise can compute with.
-_LARGEST = 1e15
 
 
 def from_csv(path: str | os.PathLike[str], target: str, **options: Any) -> Dataset:
@@ -237,7 +236,7 @@ class PeopleReader:
                 f"{feature} is missing: fill it in" if missing else f"{feature} is {cells[row]!r}, not a finite number"
             )
         for row in map(int, np.flatnonzero(finite & ((values < low - slack) | (values > high + slack)))):
-            if abs(values[row] - low) / (self.widths[feature] or 1.0) > _LARGEST:
+            if abs(values[row] - low) / (self.widths[feature] or 1.0) > LARGEST:
                 problems[row].append(f"{feature} is {cells[row]}, too far outside {known}: check the value")
             else:
                 text = f"{feature} is {cells[row]}, outside {known}"

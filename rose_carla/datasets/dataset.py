@@ -1,6 +1,6 @@
-"""CARLA data sets: their encoding, valid categories, and the bounds, units and noise of actions.
+"""CARLA data sets: checks of their rows, their encoding, and valid categories.
 
-The functions of a data set take every CARLA ``DataCatalog``; only ours has scales, units and noise of single features.
+The functions of a data set take every CARLA ``DataCatalog``, not only ours.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 
 #: The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
+#: The largest encoded value of a person. Features are in [0, 1], or a bit outside for people beyond the data;
+#: classifiers and densities in single precision overflow for much larger numbers.
+LARGEST = 1e15
 
 
 @dataclass(frozen=True)
@@ -426,44 +429,3 @@ def nearest_valid(data: DataCatalog, encoded: pd.DataFrame) -> pd.DataFrame:
     if columns:
         valid[columns] = project_categories(data, columns, rows)
     return valid
-
-
-def reachable_values(data: DataCatalog, feature: str) -> tuple[float, float]:
-    """Return the smallest and largest value of a continuous feature, in original units, that actions lead to."""
-    j, scaler = list(data.continuous).index(feature), data.scaler
-    if isinstance(scaler, PiecewiseScaler):
-        return float(scaler.central_values_[j, 0]), float(scaler.central_values_[j, 1])
-    return float(scaler.data_min_[j]), float(scaler.data_max_[j])
-
-
-def action_bounds(data: DataCatalog, feature: str) -> tuple[float, float]:
-    """Return the encoded values of a continuous feature between which actions stay."""
-    scaler = getattr(data, "scaler", None)
-    if not isinstance(scaler, PiecewiseScaler):
-        return 0.0, 1.0
-    low, high = scaler.central_[list(data.continuous).index(feature)]
-    return float(low), float(high)
-
-
-def encoded_unit(data: DataCatalog, feature: str) -> float | None:
-    """Return the encoded unit of action of a continuous feature, None for that of the method."""
-    unit = getattr(data, "units", {}).get(feature)
-    if unit is None or feature in data.immutables:
-        return None
-    low, high = reachable_values(data, feature)
-    lower, upper = action_bounds(data, feature)
-    return float(unit * (upper - lower) / (high - low))
-
-
-def action_units(data: DataCatalog, columns: Sequence[str], action_unit: float) -> float | np.ndarray:
-    """Return the unit of action of each of the encoded ``columns``, (d,), or ``action_unit`` if it is that of all."""
-    found = {feature: encoded_unit(data, feature) for feature in getattr(data, "units", {})}
-    units = [found.get(column) or action_unit for column in columns]
-    return action_unit if set(units) <= {action_unit} else np.array(units)
-
-
-def relative_noise(data: DataCatalog, columns: Sequence[str]) -> np.ndarray | None:
-    """Return the relative standard deviation of the noise of encoded ``columns``, (d,); None if it is 1 for all."""
-    found = getattr(data, "noise", {})
-    scales = np.array([found.get(column, 1.0) for column in columns])
-    return None if (scales == 1.0).all() else scales

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from pandas.api import types
-from rose_carla.datasets.dataset import Dataset, Schema, as_objects, as_text, check_labels, dense, reachable_values
-from rose_carla.datasets.scaling import has_outliers
+from rose_carla.datasets.dataset import Dataset, Schema, as_objects, as_text, check_labels, dense
+from rose_carla.datasets.scaling import has_outliers, reachable_values
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Names of the paper's data sets, which select settings of training and negative instances.

@@ -1,4 +1,8 @@
-"""Scales that survive outliers: most of [0, 1] for the central part of a column, a small share for each tail."""
+"""Scales that survive outliers, and the bounds, units and noise of actions on a data set's scales.
+
+Most of [0, 1] is for the central part of a column, a small share for each tail. The functions of a data set take every
+CARLA ``DataCatalog``; only ours has such scales, and units and noise of single features.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from carla.data.catalog import DataCatalog
 from sklearn.preprocessing import MinMaxScaler
 
 #: Share of [0, 1] of each tail.
@@ -137,3 +142,44 @@ def _map(values: np.ndarray, knots: np.ndarray, images: np.ndarray) -> np.ndarra
     from_left = images[piece] + share * (images[piece + 1] - images[piece])
     from_right = images[piece + 1] - (1.0 - share) * (images[piece + 1] - images[piece])
     return np.where(share < 0.5, from_left, from_right)
+
+
+def reachable_values(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the smallest and largest value of a continuous feature, in original units, that actions lead to."""
+    j, scaler = list(data.continuous).index(feature), data.scaler
+    if isinstance(scaler, PiecewiseScaler):
+        return float(scaler.central_values_[j, 0]), float(scaler.central_values_[j, 1])
+    return float(scaler.data_min_[j]), float(scaler.data_max_[j])
+
+
+def action_bounds(data: DataCatalog, feature: str) -> tuple[float, float]:
+    """Return the encoded values of a continuous feature between which actions stay."""
+    scaler = getattr(data, "scaler", None)
+    if not isinstance(scaler, PiecewiseScaler):
+        return 0.0, 1.0
+    low, high = scaler.central_[list(data.continuous).index(feature)]
+    return float(low), float(high)
+
+
+def encoded_unit(data: DataCatalog, feature: str) -> float | None:
+    """Return the encoded unit of action of a continuous feature, None for that of the method."""
+    unit = getattr(data, "units", {}).get(feature)
+    if unit is None or feature in data.immutables:
+        return None
+    low, high = reachable_values(data, feature)
+    lower, upper = action_bounds(data, feature)
+    return float(unit * (upper - lower) / (high - low))
+
+
+def action_units(data: DataCatalog, columns: Sequence[str], action_unit: float) -> float | np.ndarray:
+    """Return the unit of action of each of the encoded ``columns``, (d,), or ``action_unit`` if it is that of all."""
+    found = {feature: encoded_unit(data, feature) for feature in getattr(data, "units", {})}
+    units = [found.get(column) or action_unit for column in columns]
+    return action_unit if set(units) <= {action_unit} else np.array(units)
+
+
+def relative_noise(data: DataCatalog, columns: Sequence[str]) -> np.ndarray | None:
+    """Return the relative standard deviation of the noise of encoded ``columns``, (d,); None if it is 1 for all."""
+    found = getattr(data, "noise", {})
+    scales = np.array([found.get(column, 1.0) for column in columns])
+    return None if (scales == 1.0).all() else scales

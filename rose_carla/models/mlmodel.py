@@ -15,16 +15,13 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.params import check_seed
 from rose_carla.datasets import mutable_columns, project_categories
-from rose_carla.datasets.dataset import as_floats, check_labels, check_rows
+from rose_carla.datasets.dataset import LARGEST, as_floats, check_labels, check_rows
 from rose_carla.errors import DataError, ModelError, RoseCarlaError, error_text, short_repr, unknown_name
 
 #: Rows per call of a classifier: the layers of a network for more of them no longer fit into the CPU's cache.
 _BATCH = 32_768
 #: Tolerances of probabilities outside [0, 1], of their sum, and of encoded categories.
 _ROUNDING, _SUM_ROUNDING, _ENCODING_ROUNDING = 1e-6, 1e-3, 1e-6
-#: The largest value of a factual. Features are in [0, 1], or a bit outside for people beyond the data; classifiers
-#: and densities in single precision overflow for much larger numbers.
-LARGEST = 1e15
 #: The paper's choice per data set: (split, largest number of rows). Other data sets: all of the test split.
 PAPER_SELECTION: dict[str, tuple[str, int | None]] = {
     "german": ("all", None),

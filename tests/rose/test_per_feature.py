@@ -57,7 +57,7 @@ def test_plans_stay_where_the_data_are(method):
     plans = method.plan(pd.concat([factuals[factuals["ratio"] <= 0.95].head(60), strange]))
     steps = [step for plan in plans for step in plan.steps]
     assert len(steps) > 30
-    reachable = {name: datasets.dataset.reachable_values(data, name) for name in ("income", "ratio")}
+    reachable = {name: datasets.scaling.reachable_values(data, name) for name in ("income", "ratio")}
     assert reachable["income"][1] < 20_000
     assert reachable["ratio"][1] < 2
     for step in steps:
