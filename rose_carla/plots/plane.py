@@ -71,7 +71,7 @@ class Plane:
         return values.reshape(_GRID, _GRID)
 
 
-def savings(seed: int = 0) -> Plane:
+def savings() -> Plane:
     """Return a plane of income and savings, which are correlated; the outcome is favourable if both are high.
 
     Examples
@@ -79,7 +79,7 @@ def savings(seed: int = 0) -> Plane:
     >>> savings().names
     ('income', 'savings')
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     rows = rng.multivariate_normal([0.45, 0.42], [[0.018, 0.015], [0.015, 0.018]], 600)
     return Plane(
         Density().fit(rows),
@@ -88,7 +88,7 @@ def savings(seed: int = 0) -> Plane:
     )
 
 
-def patches(seed: int = 0) -> Plane:
+def patches() -> Plane:
     """Return a plane of two clusters of data, the smaller one in the desirable region at the top left.
 
     Examples
@@ -96,7 +96,7 @@ def patches(seed: int = 0) -> Plane:
     >>> float(patches().favourable(np.array([[0.3, 0.8]]))[0])
     1.0
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     large = rng.multivariate_normal([0.68, 0.34], [[0.014, 0.004], [0.004, 0.012]], 450)
     small = rng.multivariate_normal([0.3, 0.76], [[0.009, 0.003], [0.003, 0.008]], 250)
     return Plane(
