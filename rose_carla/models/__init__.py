@@ -7,7 +7,6 @@ from rose_carla.models.mlmodel import (
     encoded_rows,
     favourable,
     negative_instances,
-    probabilities,
     probability,
 )
 from rose_carla.models.networks import (
@@ -37,7 +36,6 @@ __all__ = [
     "logit",
     "negative_instances",
     "paper_settings",
-    "probabilities",
     "probability",
     "to_tensorflow",
     "train",

@@ -200,25 +200,15 @@ def probability(mlmodel: MLModel) -> Callable[..., np.ndarray]:
         own: Any = rows.copy(order="K")  # models may change what they are given
         if not isinstance(mlmodel, EncodedModel):  # CARLA's own models warn about anything but frames
             own = pd.DataFrame(own, columns=order)
-        return _predict(mlmodel, own, labels)[:, 1]
+        return _predict(mlmodel, own, labels)
 
     return predict
 
 
-def probabilities(mlmodel: MLModel, rows: pd.DataFrame) -> np.ndarray:
-    """Return the probabilities (n, 2) that a model predicts for a frame of encoded rows.
-
-    Raises
-    ------
-    ModelError
-        If the model raises, or returns anything but two probabilities for each row.
-    """
-    return _predict(mlmodel, rows.copy(), rows.index)
-
-
 def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> np.ndarray:
+    """Return the favourable one of the two probabilities that a model predicts for each row, (n,)."""
     if len(rows) == 0:
-        return np.empty((0, 2))
+        return np.empty(0)
     name = _name(mlmodel)
     with model_errors(f"{name} cannot predict {len(rows)} rows"):
         answer = mlmodel.predict_proba(rows)
@@ -244,7 +234,7 @@ def _predict(mlmodel: MLModel, rows: Any, labels: Sequence[Hashable] | None) -> 
         )
     if np.abs(values[:, 0] + values[:, 1] - 1).max() > _SUM_ROUNDING:
         raise ModelError(f"predict_proba of {name} returned pairs that do not sum to 1, so they are not probabilities.")
-    return values
+    return values[:, 1]
 
 
 @contextlib.contextmanager
@@ -343,7 +333,7 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
     ModelError
         If the model cannot predict the rows.
     DataError
-        If the target is missing, there are no rows, or outcomes other than 0 and 1.
+        If columns are missing, there are no rows, or outcomes other than 0 and 1.
     """
     check_model(model)
     target = model.data.target
@@ -357,8 +347,9 @@ def accuracy(model: MLModel, frame: pd.DataFrame) -> float:
             f"The target {target!r} must be 0 or 1, but is {short_repr(outcomes[odd].tolist()[0])} in row "
             f"{short_repr(outcomes.index[odd].tolist()[0])}: pass encoded rows, such as data.df_test."
         )
-    predicted = probabilities(model, frame).argmax(axis=1)
-    return float((predicted == outcomes.to_numpy()).mean())
+    rows = numeric_columns(frame, feature_order(model), "rows")
+    accepted = probability(model)(rows, frame.index) > 0.5
+    return float((accepted == outcomes.to_numpy()).mean())
 
 
 def negative_instances(
@@ -408,7 +399,7 @@ def negative_instances(
     if missing:
         raise DataError(f"The data set lacks columns that the model takes: {', '.join(map(str, missing[:5]))}.")
     rows = rows[[*order, data.target]]
-    negative = rows[probabilities(model, rows).argmax(axis=1) == 0]
+    negative = rows[probability(model)(as_floats(rows[order], "rows of the data set"), rows.index) <= 0.5]
     if negative.empty:
         raise DataError(f"The classifier accepts all {len(rows)} rows of the {split} split.")
     if limit is not None and limit < len(negative):
