@@ -113,15 +113,15 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[
     write_file(path, save(plain, metadata={_HEADER: json.dumps(header)}))
 
 
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the arrays and metadata of :func:`save_arrays`.
+def load_arrays(path: Path, key: str | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read the arrays and metadata of :func:`save_arrays`, whose metadata must have this ``key``, if given.
 
     Nothing in the file is executed, and no more memory is used than the size of the file.
 
     Raises
     ------
     FileFormatError
-        If the file is missing, damaged, of another format, or was not written by :func:`save_arrays`.
+        If the file is missing, damaged, of another format or key, or was not written by :func:`save_arrays`.
     """
     from safetensors import safe_open
 
@@ -144,6 +144,8 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise FileFormatError(f"{str(path)!r} has format {short_repr(found)}, this version reads format {FORMAT}.")
     if digest != _digest(arrays, text):
         raise FileFormatError(f"{str(path)!r} is damaged: its contents do not match their checksum.")
+    if key is not None and metadata.get("key") != key:
+        raise FileFormatError(f"{str(path)!r} was computed from other data or settings.")
     return arrays, metadata
 
 

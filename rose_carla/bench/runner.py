@@ -53,9 +53,7 @@ class Store:
         if not path.exists():
             return None
         try:
-            arrays, metadata = load_arrays(path)
-            if metadata.get("key") != cell.key:
-                raise FileFormatError(f"{str(path)!r} belongs to another cell.")
+            arrays, metadata = load_arrays(path, cell.key)
         except FileFormatError as error:
             warnings.warn(f"Computing {cell.description!r} again: {error}", stacklevel=2)
             return None

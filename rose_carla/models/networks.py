@@ -18,7 +18,7 @@ import torch
 from carla.data.api import Data
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
-from rose_carla._lib.files import FileFormatError, FileWriteError, cache_dir, key_of, load_arrays, save_arrays
+from rose_carla._lib.files import FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
 from rose_carla.datasets.frames import RESERVED_NAMES
 from rose_carla.errors import ModelError, error_text, short_repr, unknown_name
@@ -293,10 +293,7 @@ def _load(name: str, key: str, inputs: int, settings: TrainingSettings) -> Netwo
         if not path.exists():
             return None
         network = Network(inputs, settings.hidden)
-        arrays, metadata = load_arrays(path)
-        if metadata.get("key") != key:
-            raise FileFormatError(f"{str(path)!r} belongs to another data set or other settings.")
-        put_weights(network, arrays)
+        put_weights(network, load_arrays(path, key)[0])
     except FileWriteError:  # there is no cache, as the warning after the training says
         return None
     except ValueError as error:
