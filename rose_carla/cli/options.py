@@ -180,15 +180,8 @@ class DataChoice:
         return LoadedData(self.build(frame, favourable, seed), digest, favourable)
 
     def favourable_value(self, frame: pd.DataFrame) -> Any:
-        """Check the columns that options name, and return the favourable outcome with the type it has in ``frame``."""
-        named = {
-            "target column": (self.target,),
-            "immutable feature": self.immutable,
-            "continuous feature": self.continuous,
-            "categorical feature": self.categorical,
-            "column to ignore": self.ignore,
-        }
-        for kind, names in named.items():
+        """Return the favourable outcome with its type in ``frame``, which must have it and the columns to ignore."""
+        for kind, names in (("target column", (self.target,)), ("column to ignore", self.ignore)):
             for name in names:
                 if name not in frame.columns:
                     raise DataError(unknown_name(kind, name, map(str, frame.columns)))
