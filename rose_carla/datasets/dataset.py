@@ -136,7 +136,8 @@ class Dataset(DataCatalog):
             self._pipeline.append(("encoder", lambda df: encode(self.encoder, self.categorical, df)))
             self._inverse_pipeline.insert(0, ("encoder", lambda df: decode(self.encoder, self.categorical, df)))
         # the index stays, so a row has the same label in splits, factuals and counterfactuals
-        self._df, self._df_train, self._df_test = map(self.transform, (raw, raw.iloc[train], raw.iloc[test]))
+        self._df = self.transform(raw)
+        self._df_train, self._df_test = self._df.iloc[train].copy(), self._df.iloc[test].copy()
 
     @property
     def categorical(self) -> list[str]:
