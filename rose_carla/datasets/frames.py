@@ -1,26 +1,22 @@
-"""Data sets from a user's table: checks of its columns, roles and options, and conversion of categories to text."""
+"""Data sets from a user's table: checks of its columns and roles, and conversion of categories to text."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from carla.data.catalog import DataCatalog
 from pandas.api import types
 from rose_carla.datasets.dataset import Dataset, Schema, as_objects, as_text, check_labels, dense
-from rose_carla.datasets.scaling import has_outliers, reachable_values
+from rose_carla.datasets.scaling import check_units, choose_scales, outlier_warning, positive_numbers
 from rose_carla.errors import DataError, error_text, short_repr, unknown_name
 
 #: Names of the paper's data sets, which select settings of training and negative instances.
 RESERVED_NAMES = ("german", "german-typed", "adult", "compas")
 #: scikit-learn treats a feature that varies by less as constant and does not scale it.
 _NARROWEST = 10 * np.finfo(float).eps
-#: Ways to scale a continuous feature.
-SCALES = ("auto", "minmax", "robust")
 
 
 def from_frame(
@@ -114,34 +110,10 @@ def from_frame(
         units=positive_numbers("units", units, schema.continuous, schema.categorical),
         noise=positive_numbers("noise", noise, schema.continuous, schema.categorical),
     )
-    _check_units(data)
+    check_units(data)
     if outlying:
-        warnings.warn(_outlier_warning(data, outlying), stacklevel=2)
+        warnings.warn(outlier_warning(data, outlying), stacklevel=2)
     return data
-
-
-def _check_units(data: DataCatalog) -> None:
-    """Raise :class:`DataError` for units of action beyond the values that actions lead to."""
-    for feature, unit in data.units.items():
-        low, high = reachable_values(data, feature)
-        if unit > high - low:
-            raise DataError(
-                f"The unit of {feature!r} is {unit:g}, but its values reach from {low:g} to {high:g} only: choose a "
-                "smaller one."
-            )
-
-
-def _outlier_warning(data: DataCatalog, features: Sequence[str]) -> str:
-    """Return the warning about features for which a robust scale was chosen."""
-    ranges = []
-    for feature in features:
-        j, (low, high) = data.continuous.index(feature), reachable_values(data, feature)
-        lowest, highest = data.scaler.data_min_[j], data.scaler.data_max_[j]
-        ranges.append(f"{feature} ({low:.6g} to {high:.6g} of {lowest:.9g} to {highest:.9g})")
-    return (
-        f"features with outliers are scaled by their central part, which actions do not leave: {', '.join(ranges)}; "
-        "choose with scale='minmax' or 'robust', --scale on the command line"
-    )
 
 
 def check_columns(frame: pd.DataFrame, target: str) -> None:
@@ -198,61 +170,6 @@ def feature_list(name: str, given: Any) -> list[str]:
     if odd:
         raise DataError(f"{name} must be a list of names of features, got {short_repr(odd[0])} in it.")
     return names
-
-
-def choose_scales(
-    table: pd.DataFrame, continuous: Sequence[str], categorical: Sequence[str], scale: Any
-) -> tuple[list[str], list[str]]:
-    """Return the features with a robust scale, and those of them for which ``"auto"`` chose it.
-
-    Raises
-    ------
-    DataError
-        If ``scale`` is neither one of :data:`SCALES` nor a mapping from continuous features to them.
-    """
-    given = dict(scale) if isinstance(scale, Mapping) else dict.fromkeys(continuous, scale)
-    _check_continuous("scale", given, continuous, categorical)
-    for each in given.values():
-        if not isinstance(each, str) or each not in SCALES:
-            raise DataError(unknown_name("scale", each, SCALES))
-    chosen = {feature: given.get(feature, "auto") for feature in continuous}
-    outlying = [
-        feature
-        for feature, each in chosen.items()
-        if each == "auto" and has_outliers(table[feature].to_numpy(dtype=float))
-    ]
-    robust = [feature for feature, each in chosen.items() if each == "robust" or feature in outlying]
-    return robust, outlying
-
-
-def positive_numbers(name: str, given: Any, continuous: Sequence[str], categorical: Sequence[str]) -> dict[str, float]:
-    """Return ``given``, a mapping from continuous features to positive numbers or None, as a dictionary of floats.
-
-    Raises
-    ------
-    DataError
-        If it is anything else; ``name`` is that of the parameter.
-    """
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise DataError(f"{name} must be a mapping from features to numbers, got {short_repr(given)}.")
-    _check_continuous(name, given, continuous, categorical)
-    for feature, value in given.items():
-        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.complexfloating))
-        if not is_number or not 0 < value < math.inf:
-            raise DataError(f"{name} of {feature!r} must be a number above 0, got {short_repr(value)}.")
-    return {feature: float(value) for feature, value in given.items()}
-
-
-def _check_continuous(
-    name: str, features: Mapping[Any, Any], continuous: Sequence[str], categorical: Sequence[str]
-) -> None:
-    for feature in features:
-        if feature in categorical:
-            raise DataError(f"{name} is for continuous features, but {feature!r} is categorical: leave it out.")
-        if feature not in continuous:
-            raise DataError(unknown_name("continuous feature", feature, continuous))
 
 
 def check_table(table: pd.DataFrame, continuous: Sequence[str], categorical: Sequence[str]) -> None:
