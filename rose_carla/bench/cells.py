@@ -33,7 +33,8 @@ from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench import provenance
 from rose_carla.bench.method_registry import entry
 from rose_carla.errors import ExperimentError, error_text, unknown_name
-from rose_carla.metrics.evaluations import METRICS, NoiseSettings, align
+from rose_carla.metrics.evaluations import NoiseSettings, align
+from rose_carla.metrics.registry import METRICS, compute_metric
 from threadpoolctl import threadpool_limits
 
 #: Kinds of classifier and their names in the paper.
@@ -161,8 +162,7 @@ class Recourse:
         """Train the method, then generate recourse; both times are measured without that of the classifier."""
         model, factuals, seed = self.setting.model(), self.setting.factuals(), self.setting.seed
         with time_limit(PATIENCE, f"{self.method} was stopped after {PATIENCE:.0f} s"):
-            build = functools.partial(entry(self.method).build, model, seed, dict(self.options))
-            method, training = build_method(build, factuals, seed)
+            method, training = self.build(model, factuals)
             with seeded(seed):
                 start = time.perf_counter()
                 returned = method.get_counterfactuals(factuals.copy())
@@ -187,6 +187,11 @@ class Recourse:
                 "hyperparams": _as_json(settings.as_dict() if settings is not None else entry(self.method).options),
             },
         )
+
+    def build(self, model: MLModel, factuals: pd.DataFrame) -> tuple[RecourseMethod, float]:
+        """Return the method, trained if it learns, and the seconds that it took."""
+        build = functools.partial(entry(self.method).build, model, self.setting.seed, dict(self.options))
+        return build_method(build, factuals, self.setting.seed)
 
 
 def build_method(
@@ -237,10 +242,17 @@ class Judgement:
             if name not in METRICS:
                 raise ExperimentError(unknown_name("metric", name, METRICS))
 
+    @property
+    def _asks(self) -> bool:
+        """Whether a metric asks the method again."""
+        return any("method" in METRICS[name].needs for name in self.metrics)
+
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that shapes the result."""
         modules = {METRICS[name].evaluation.__module__ for name in self.metrics}
+        if self._asks:
+            modules |= set(entry(self.recourse.method).modules)
         return key_of(
             {
                 "cell": "judgement",
@@ -262,15 +274,11 @@ class Judgement:
         model, factuals = setting.model(), setting.factuals()
         ends = pd.DataFrame(recourse.arrays["counterfactuals"], index=factuals.index, columns=model.feature_input_order)
         noise = {**self.noise.as_dict(), "seed": setting.seed}
-        further = {
-            "Acc_AIR": {"plans": _plans(recourse, factuals.index)},
-            "Recourse_Time": {"seconds": recourse.about.get("seconds")},
-        }
-        frames = []
-        for name in self.metrics:
-            metric = METRICS[name]
-            options = {**(noise if metric.needs_noise else {}), **further.get(name, {})}
-            frames.append(metric.evaluation(model, options).get_evaluation(factuals, ends))
+        given = {"plans": _plans(recourse, factuals.index), "seconds": recourse.about.get("seconds")}
+        with time_limit(PATIENCE, f"{self.recourse.method} was stopped after {PATIENCE:.0f} s"):
+            if self._asks:
+                given["method"] = self.recourse.build(model, factuals)[0]
+            frames = [compute_metric(name, model, factuals, ends, noise, given) for name in self.metrics]
         frame = pd.concat(frames, axis=1)
         return Result({str(column): frame[column].to_numpy(dtype=float) for column in frame})
 

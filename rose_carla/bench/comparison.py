@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from rose_carla.bench.method_registry import OURS, PLAIN, VARIANTS
-from rose_carla.metrics.evaluations import METRICS, Metric
+from rose_carla.metrics.registry import METRICS, PAPER_METRICS, Metric
 from scipy import stats
 
 #: Tags of a value beside the paper's.
 WITHIN, BETTER, DIFFERS = "within 15 %", "better", "differs"
 #: Metrics that are tested: those with a standard deviation over people.
-TESTED = tuple(name for name, metric in METRICS.items() if metric.show_std)
+TESTED = tuple(name for name in PAPER_METRICS if METRICS[name].show_std)
 #: The claim for each variant of ROSE: no baseline has both a lower rate, in this metric, and a lower L1 distance.
 CLAIMS = {name: "Acc_AIR" if name.startswith("ROSE-mul") else "Plausible_AIR" for name in VARIANTS}
 _REFERENCE = "CROCO"

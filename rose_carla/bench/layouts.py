@@ -13,16 +13,19 @@ from rose_carla.bench.method_registry import METHODS, PLAIN, TABLE_1
 from rose_carla.bench.runner import Experiment
 from rose_carla.bench.table import Column, Layout, Table, build_table
 from rose_carla.metrics import NoiseSettings
-from rose_carla.metrics.evaluations import METRICS
+from rose_carla.metrics.registry import PAPER_METRICS
 
 #: Metrics that take long have a cell each, which sweeps share; the cheap ones are together in one.
 _COSTLY = (("Plausible_AIR",), ("Acc_AIR",))
-_CHEAP = tuple(name for name in METRICS if name not in ("Recourse_Time", "Plausible_AIR", "Acc_AIR"))
+_CHEAP = tuple(name for name in PAPER_METRICS if name not in ("Recourse_Time", "Plausible_AIR", "Acc_AIR"))
 _ALL = (_CHEAP, *_COSTLY)
 #: The paper's metrics, and the time of training after that of recourse.
 _MAIN = tuple(
-    column for name in METRICS for column in ((name, "Training_Time") if name == "Recourse_Time" else (name,))
+    column for name in PAPER_METRICS for column in ((name, "Training_Time") if name == "Recourse_Time" else (name,))
 )
+
+#: The closed-loop AIR, and columns that come with it.
+CLOSED_LOOP = ("Closed_Loop_AIR", "Closed_Loop_Cost", "Closed_Loop_Decisions")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Scope:
     n_samples: int = 1000
     #: Whether Acc AIR has a NoisyStep per unit of action or per action.
     noise_per: str = "unit"
+    #: Whether Table 1 and the frontier have the closed-loop AIR.
+    closed_loop: bool = False
 
     def settings(self, classifier: str | None = None) -> list[Setting]:
         """Return a setting for each data set and seed, seeds within data sets."""
@@ -90,6 +95,12 @@ class Scope:
             layout = replace(layout, note=f"{layout.note} {note}".strip())
         return TableSpec(layout, tuple(experiments))
 
+    def main_metrics(self, *metrics: str) -> tuple[Sequence[Sequence[str]], tuple[Column, ...]]:
+        """Return the groups of metrics and the columns of a table with the paper's metrics, and others on request."""
+        if not self.closed_loop:
+            return _ALL, _columns(*metrics)
+        return (*_ALL, CLOSED_LOOP[:1]), _columns(*metrics, *CLOSED_LOOP)
+
 
 def _columns(*metrics: str) -> tuple[Column, ...]:
     return tuple(Column(metric) for metric in metrics)
@@ -101,14 +112,15 @@ def _rows(methods: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 def table_1(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     """Table 1: all methods, all metrics."""
+    metrics, columns = scope.main_metrics(*_MAIN)
     layout = Layout(
         "table1",
         "ROSE beside the other methods (the paper's Table 1)",
-        _columns(*_MAIN),
+        columns,
         _rows(methods),
         paper="linear" if scope.classifier == "linear" else "table1",
     )
-    return scope.table(layout, [(method, "", {}) for method in methods])
+    return scope.table(layout, [(method, "", {}) for method in methods], metrics=metrics)
 
 
 def linear(scope: Scope) -> TableSpec:
@@ -201,14 +213,17 @@ def frontier(scope: Scope, methods: Sequence[str] = TABLE_1) -> TableSpec:
     for method in methods:
         knob, levels = str(METHODS[method].knob), METHODS[method].levels
         points += [(method, f"{knob}={level:g}", {knob: level}) for level in levels] or [(method, "", {})]
+    metrics, columns = scope.main_metrics(
+        "Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"
+    )
     layout = Layout(
         "frontier",
         "Robustness against cost, over the trade-off hyper-parameter of each method",
-        _columns("Validity", "Sparsity", "Proximity", "Gaussian_AIR", "Plausible_AIR", "Acc_AIR"),
+        columns,
         tuple(point[:2] for point in points),
         mark_best=False,
     )
-    return scope.table(layout, points)
+    return scope.table(layout, points, metrics=metrics)
 
 
 CLASSIFIERS_LAYOUT = Layout(

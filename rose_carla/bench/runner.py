@@ -17,6 +17,7 @@ from rose_carla.bench.cells import Cell, Judgement, Recourse, Result
 from rose_carla.bench.engine import Engine, Job, Outcome, run_jobs
 from rose_carla.datasets.csv_files import csv_safe_frame
 from rose_carla.errors import one_line
+from rose_carla.metrics.registry import METRICS
 from tqdm import tqdm
 
 #: Typical seconds of cells on two cores, for the estimate of the time left only.
@@ -26,6 +27,7 @@ _TYPICAL = {
     "DiCE": 60.0,
     "ROSE-mul": 70.0,
     "Acc_AIR": 25.0,
+    "Closed_Loop_AIR": 100.0,
     **dict.fromkeys(("FastAR", "ROSE-one", "ROSE-one-plain", "ROSE-mul-plain"), 8.0),
 }
 
@@ -234,11 +236,11 @@ def results_frame(experiments: Iterable[Experiment], finished: Finished) -> pd.D
         }
         for judgement in experiment.judgements:
             evaluated = finished.results.get(judgement)
-            arrays = dict.fromkeys(judgement.metrics, np.nan) if evaluated is None else evaluated.arrays
             for metric in judgement.metrics:  # stored arrays are sorted by name: restore the order of the metrics
-                columns |= {name: values for name, values in arrays.items() if name.startswith(metric)}
-            if evaluated is not None and "Proximity" in arrays:
-                columns["Steps"] = arrays["Proximity"] / judgement.noise.action_unit
+                names = METRICS[metric].evaluation.columns
+                columns |= {name: np.nan if evaluated is None else evaluated.arrays[name] for name in names}
+            if evaluated is not None and "Proximity" in evaluated.arrays:
+                columns["Steps"] = evaluated.arrays["Proximity"] / judgement.noise.action_unit
         columns["Recourse_Time"] = recourse.about["seconds"] / recourse.about["people"]
         columns["Training_Time"] = recourse.about["training_seconds"]
         columns["Alone"] = recourse.about["alone"]

@@ -11,7 +11,7 @@ from rose_carla.bench import comparison
 from rose_carla.bench.cells import CLASSIFIERS
 from rose_carla.bench.comparison import PaperValue, explain_difference, paper_value
 from rose_carla.bench.method_registry import entry
-from rose_carla.metrics.evaluations import METRICS, Metric
+from rose_carla.metrics.registry import METRICS, Metric
 from rose_carla.noise.invalidation import wilson_interval
 from scipy import stats
 
@@ -28,6 +28,8 @@ _SYMBOLS = {"variance": "σ²", "unit_variance": "σ² of a unit", "action_unit"
 #: All metrics that a table can show, by their column in the results frame.
 TABLE_METRICS: Mapping[str, Metric] = {
     **METRICS,
+    "Closed_Loop_Cost": Metric("Closed-loop L1", False),
+    "Closed_Loop_Decisions": Metric("# of decisions", False),
     "Training_Time": Metric("Training (s)", False, digits=1, show_std=False),
     "Steps": Metric("# of steps", False),
     "Accuracy": Metric("Accuracy", True, show_std=False),

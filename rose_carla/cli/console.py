@@ -31,6 +31,7 @@ COMMANDS = {
     "datasets": ("describe_data", "list the built-in data sets, or check a CSV file before training"),
     "train": ("train", "train a classifier and a policy, and save the policy in a folder"),
     "recourse": ("recourse", "plan recourse for the people of a CSV file"),
+    "next": ("next_step", "say the next step of people from where they are now"),
     "evaluate": ("evaluate", "compute the paper's eight metrics for methods, a policy or counterfactuals"),
     "check": ("check", "check this installation, or the contract of a recourse method"),
     "table1": ("tables", "the paper's Table 1"),

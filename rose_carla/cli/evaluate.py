@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import seeded, time_limit
 from rose_carla.bench.cells import PATIENCE, build_method
+from rose_carla.bench.layouts import CLOSED_LOOP
 from rose_carla.bench.method_registry import METHODS
+from rose_carla.bench.table import TABLE_METRICS
 from rose_carla.cli import console, inputs, options
 from rose_carla.cli.options import Command, DataChoice, NameType, WordsOption
 from rose_carla.datasets.csv_files import PeopleReader, csv_safe_frame
 from rose_carla.errors import DataError, format_columns, one_line
-from rose_carla.metrics import METRICS
+from rose_carla.metrics import METRICS, PAPER_METRICS
 from tqdm.auto import tqdm
 
 #: Functions that build the methods to evaluate, by the name of the row.
@@ -79,6 +81,9 @@ class GivenCounterfactuals(RecourseMethod):
 @click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="of noise; default 1000")
 @click.option("--noise-per", **options.NOISE_PER_OPTION)
 @click.option(
+    "--closed-loop", is_flag=True, help="add the rate of people who come back and ask again, which takes longer"
+)
+@click.option(
     "--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table (default) or csv"
 )
 @click.option("--per-person", metavar="FILE", help="write a CSV row per method and person, with intervals")
@@ -95,6 +100,7 @@ def evaluate(
     limit: int | None,
     samples: int,
     noise_per: str,
+    closed_loop: bool,
     form: str,
     per_person: str | None,
 ) -> int:
@@ -134,9 +140,11 @@ def evaluate(
             _add_counterfactuals(builders, classifier, counterfactuals, factuals)
         factuals = _rejected(classifier, factuals, people)
     noise = {"n_samples": samples, "noise_per": noise_per, "seed": seed}
-    results, failures = _evaluate_all(builders, classifier, factuals.head(limit or len(factuals)), seed, noise)
+    columns = (*PAPER_METRICS, *(CLOSED_LOOP if closed_loop else ()))
+    people_chosen = factuals.head(limit or len(factuals))
+    results, failures = _evaluate_all(builders, classifier, people_chosen, seed, noise, columns)
     if results:
-        _print_means(results, form)
+        _print_means(results, form, columns)
     if per_person:
         with console.open_output(per_person) as file:
             _write_frame(_per_person(results, labels), file)
@@ -184,18 +192,24 @@ def _rejected(model: MLModel, factuals: pd.DataFrame, source: str) -> pd.DataFra
 
 
 def _evaluate_all(
-    builders: Builders, model: MLModel, factuals: pd.DataFrame, seed: int, noise: dict[str, Any]
+    builders: Builders,
+    model: MLModel,
+    factuals: pd.DataFrame,
+    seed: int,
+    noise: dict[str, Any],
+    columns: Sequence[str],
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
     """Evaluate all methods; return metrics with a row per factual, and what failed, by method."""
     results, failures = {}, {}
-    with tqdm(total=len(builders) * len(METRICS), disable=None) as bar:
+    chosen = [column for column in columns if column in METRICS]
+    with tqdm(total=len(builders) * len(chosen), disable=None) as bar:
         for name, build in builders.items():
             bar.set_description(one_line(name))
             try:
                 with console.user_code():
                     benchmark = _run_method(build, model, factuals, seed, noise)
                     frames = []
-                    for metric in METRICS:
+                    for metric in chosen:
                         frames.append(benchmark.compute_metric(metric))
                         bar.update()
                 results[name] = pd.concat(frames, axis=1)
@@ -216,22 +230,23 @@ def _run_method(
             return Benchmark(model, method, factuals, noise)
 
 
-def _print_means(results: dict[str, pd.DataFrame], form: str) -> None:
+def _print_means(results: dict[str, pd.DataFrame], form: str, columns: Sequence[str]) -> None:
     """Print the means over people."""
     if form == "csv":
         console.use_utf8_stdout()
-        means = {name: {"People": len(frame), **frame[list(METRICS)].mean()} for name, frame in results.items()}
+        means = {name: {"People": len(frame), **frame[list(columns)].mean()} for name, frame in results.items()}
         _write_frame(pd.DataFrame.from_dict(means, orient="index").rename_axis("Method").reset_index(), sys.stdout)
         return
-    rows = [["", "People", *(metric.label for metric in METRICS.values())]]
+    shown = {column: TABLE_METRICS[column] for column in columns}
+    rows = [["", "People", *(metric.label for metric in shown.values())]]
     for name, frame in results.items():
-        numbers = [(frame[column].mean(), metric.digits) for column, metric in METRICS.items()]
+        numbers = [(frame[column].mean(), metric.digits) for column, metric in shown.items()]
         rows.append([name, str(len(frame)), *(f"{x:.{digits}f}" if np.isfinite(x) else "-" for x, digits in numbers)])
     console.echo(format_columns(rows))
 
 
 def _per_person(results: dict[str, pd.DataFrame], labels: dict[object, str]) -> pd.DataFrame:
-    frames = [pd.DataFrame(columns=["Method", "Person", *METRICS])] if not results else []
+    frames = [pd.DataFrame(columns=["Method", "Person", *PAPER_METRICS])] if not results else []
     for name, frame in results.items():
         frame = frame.copy()
         frame.insert(0, "Method", name)

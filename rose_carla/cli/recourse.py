@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
+import pandas as pd
 from rose_carla.cli import console, inputs, options
 from rose_carla.cli.options import Command, DataChoice, NameType
 from rose_carla.datasets.csv_files import PeopleChunk, PeopleReader, csv_safe
 from rose_carla.errors import printable
+from rose_carla.rose import Rose
 from rose_carla.rose.plan import COLUMNS, Plan
 from rose_carla.rose.sequential import Sequential
 from tqdm.auto import tqdm
@@ -96,6 +99,12 @@ FORMATS: Mapping[str, Callable[[list[Answer], TextIO, bool], None]] = {
 @click.option("--id", "id_column", metavar="COL", help="column that identifies people; default: rows numbered from 1")
 @click.option("--format", "form", type=NameType("format", FORMATS), default="csv", help="csv (default), json or text")
 @click.option("--out", metavar="FILE", help="default: stdout")
+@click.option(
+    "--revisits",
+    type=click.IntRange(1, 10**4),
+    metavar="K",
+    help="add the success of people who come back for the next step, up to K times",
+)
 @click.option("--extrapolate", is_flag=True, help="accept values outside the range of the training data")
 @click.option(
     "--chunk", type=click.IntRange(1, 10**9), default=2000, metavar="N", help="people at a time; default 2000"
@@ -111,6 +120,7 @@ def recourse(
     id_column: str | None,
     form: str,
     out: str | None,
+    revisits: int | None,
     extrapolate: bool,
     chunk: int,
 ) -> int:
@@ -127,15 +137,34 @@ def recourse(
         planner = inputs.load_policy(folder, data, model, method).method
     else:
         planner = _train_planner(data, model or "ann", method or "ROSE-one", hyperparams, seed or 0)
-    reader = PeopleReader(planner._mlmodel.data, id_column, extrapolate)
+    plan = planner.plan
+    if revisits is not None:
+        if not isinstance(planner, Rose):
+            raise console.CommandError(f"--revisits needs a method that knows noise, which {planner.name} does not.")
+        plan = functools.partial(planner.plan, revisits=revisits)
+    return answer_people(planner, people, plan, id_column, form, out, extrapolate, chunk)
+
+
+def answer_people(
+    method: Sequential,
+    people: str,
+    plan: Callable[[pd.DataFrame], list[Plan]],
+    id_column: str | None,
+    form: str,
+    out: str | None,
+    extrapolate: bool,
+    chunk: int,
+) -> int:
+    """Write the plans of all people of a file, in chunks; return the exit code."""
+    reader = PeopleReader(method._mlmodel.data, id_column, extrapolate)
     counts: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     with console.open_output(out) as file, tqdm(unit=" people", disable=None, total=_count_lines(people)) as bar:
         for some in reader.chunks(people, chunk):
-            answers = plan_chunk(planner, some)
+            answers = plan_chunk(plan, some)
             FORMATS[form](answers, file, not counts)
             file.flush()
-            counts.update(INVALID if plan is None else plan.status for _, plan, _ in answers)
+            counts.update(INVALID if found is None else found.status for _, found, _ in answers)
             labels.update(some.labels if id_column else ())
             bar.update(len(answers))
         if not counts:
@@ -158,9 +187,9 @@ def _train_planner(data: DataChoice, model: str, method: str, hyperparams: Mappi
     return planner
 
 
-def plan_chunk(method: Sequential, chunk: PeopleChunk) -> list[Answer]:
+def plan_chunk(plan: Callable[[pd.DataFrame], list[Plan]], chunk: PeopleChunk) -> list[Answer]:
     """Plan for some people; return an answer for each row, in order."""
-    plans = {plan.label: plan for plan in method.plan(chunk.encoded)} if len(chunk.encoded) else {}
+    plans = {each.label: each for each in plan(chunk.encoded)} if len(chunk.encoded) else {}
     return [
         (label, None, chunk.invalid[row])
         if row in chunk.invalid

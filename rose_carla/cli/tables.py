@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +120,20 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
     if params["backend"] != "dask" and params["scheduler"]:
         raise console.CommandError("--scheduler requires --backend dask.")
     jobs = params["jobs"] or (joblib.cpu_count() if params["quick"] else 1)
-    sizes = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
+    sizes: dict[str, Any] = {"people": _QUICK_PEOPLE, "n_samples": _QUICK_SAMPLES} if params["quick"] else {}
     names, seeds = tuple(dict.fromkeys(params["datasets"])), tuple(range(params["seeds"]))
-    scope = Scope(
-        names, params.get("classifier", "ann"), seeds, params["actionable"], noise_per=params["noise_per"], **sizes
-    )
+    scope = Scope(names, params.get("classifier", "ann"), seeds, params["actionable"], noise_per=params["noise_per"])
+    scope = replace(scope, closed_loop=params.get("closed_loop", False), **sizes)
     out, cells = (Path(params[name]).absolute() for name in ("out", "cells"))
     settings = {name: list(value) if isinstance(value, tuple) else value for name, value in sorted(params.items())}
     return BenchRun(scope, params["out"], out, cells, jobs, params["scheduler"], {**settings, "jobs": jobs})
+
+
+_CLOSED_LOOP_OPTION = click.option(
+    "--closed-loop",
+    is_flag=True,
+    help="add the closed-loop AIR to Table 1 and to the frontier: methods are asked again, which takes much longer",
+)
 
 
 @click.command(cls=Command, epilog=f"{_RESUME}\n")
@@ -145,8 +151,9 @@ def _bench_run(params: dict[str, Any]) -> BenchRun:
     metavar="KIND",
     help="ann (default) or linear",
 )
+@_CLOSED_LOOP_OPTION
 @run_options("table1")
-def table1(run: BenchRun, methods: tuple[str, ...], classifier: str) -> int:
+def table1(run: BenchRun, methods: tuple[str, ...], classifier: str, closed_loop: bool) -> int:
     """Compute the paper's Table 1: three data sets, nine methods, eight metrics."""
     for method in methods:
         find_method(method)
@@ -156,8 +163,9 @@ def table1(run: BenchRun, methods: tuple[str, ...], classifier: str) -> int:
 
 @click.command(cls=Command, epilog=f"{_RESUME}\n")
 @click.argument("parts", nargs=-1, type=NameType("part", _PARTS), metavar="[PART ...]")
+@_CLOSED_LOOP_OPTION
 @run_options("appendix")
-def appendix(run: BenchRun, parts: tuple[str, ...]) -> int:
+def appendix(run: BenchRun, parts: tuple[str, ...], closed_loop: bool) -> int:
     """Compute the tables of the paper's appendix, and robustness against cost (frontier).
 
     Parts: rose-one, rose-mul, plausible, accumulated, units, linear, frontier, classifiers; default: all.

@@ -17,6 +17,7 @@ from rose_carla.cli.console import CommandError
 from rose_carla.cli.inputs import POLICY, SUMMARY, Training
 from rose_carla.cli.options import Command, DataChoice
 from rose_carla.errors import DataError, printable
+from rose_carla.rose import Rose
 from rose_carla.rose.sequential import Sequential
 
 #: People of the test split that the report plans for.
@@ -73,6 +74,8 @@ def train(
     fitted = time.perf_counter()
     planner = inputs.build_method(name, classifier, seed, hyperparams)
     assert isinstance(planner, Sequential)
+    if isinstance(planner, Rose):
+        planner.fit_closed_loop()
     trained = time.perf_counter()
     training.save(folder, planner, words)
     test = loaded.data.df_test

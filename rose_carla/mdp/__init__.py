@@ -4,7 +4,7 @@ from rose_carla.mdp.actions import ActionSpace, Feature
 from rose_carla.mdp.checker import check_mdp
 from rose_carla.mdp.environment import Probability, RecourseMDP, StateCost, Step, VectorMDP
 from rose_carla.mdp.gymnasium_adapter import gymnasium_env
-from rose_carla.mdp.noise_models import Accumulated, OneOff, Precise, Robustness
+from rose_carla.mdp.noise_models import Accumulated, OneOff, Precise, Revisited, Robustness
 
 __all__ = [
     "Accumulated",
@@ -14,6 +14,7 @@ __all__ = [
     "Precise",
     "Probability",
     "RecourseMDP",
+    "Revisited",
     "Robustness",
     "StateCost",
     "Step",

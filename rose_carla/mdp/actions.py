@@ -207,6 +207,15 @@ class ActionSpace:
         ends[moved, column] = self.stop_at_bounds(ends[moved, column], column, sign)
         return ends
 
+    def lengths(self, states: np.ndarray) -> np.ndarray:
+        """Return the L1 length of each action in each of (b, d) states, (b, n)."""
+        moves = np.abs(self.moves) * self.units[self._column]
+        lengths = np.minimum(moves, self.room(states, self._column, self.moves))
+        for action in np.flatnonzero(self.moves == 0).tolist():
+            columns = list(self.features[self.feature_numbers[action]].columns)
+            lengths[:, action] = np.abs(states[:, columns] - self._put[action, columns]).sum(axis=1)
+        return lengths
+
     def stop_at_bounds(self, values: np.ndarray, columns: np.ndarray, signs: np.ndarray) -> np.ndarray:
         """Return values of ``columns`` that moved in the direction of ``signs``, at the bound if within a rounding
         error of it or beyond."""

@@ -129,7 +129,8 @@ class RecourseMDP:
 
     @property
     def states(self) -> np.ndarray:
-        """(n, d) states after precise implementation of the actions so far; always valid encodings."""
+        """(n, d) states in which the next actions are taken: after precise implementation of the actions so far, which
+        are valid encodings, or where people landed."""
         return self._states.copy()
 
     def mask(self) -> np.ndarray:
@@ -139,9 +140,10 @@ class RecourseMDP:
     def step(self, actions: np.ndarray) -> Step:
         """Make the transition of Algorithm 3 in every environment and return its reward."""
         before = self._states
-        self._states = self.actions.apply(before, actions)
-        changes = self._states - before
+        after = self.actions.apply(before, actions)
+        changes = after - before
         self._crowds = self.robustness.advance(self._crowds, changes, self._rng)
+        self._states = self.robustness.land(after, self._crowds)
         sizes = (np.abs(changes) / self.actions.units).sum(axis=1)
         self._taken += 1
         chance = self.probability(self._states)

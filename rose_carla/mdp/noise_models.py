@@ -41,8 +41,11 @@ class Robustness(Protocol):
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the crowd (b, m, d) after its people implemented the action (b, d) of their plan."""
 
+    def land(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """Return the states (b, d) in which the next actions are taken, given the precise ones and the crowd."""
+
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-        """Return the observations (b, d) of the policy, given the precise states (b, d) and the crowd."""
+        """Return the observations (b, d) of the policy, given the states (b, d) and the crowd."""
 
     def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
         """Return the invalidation rates (b,) of plans that end in ``states`` (b, d)."""
@@ -79,6 +82,10 @@ class Precise:
     def advance(self, crowd: np.ndarray, changes: np.ndarray, rng: Randomness) -> np.ndarray:
         """No-op without noise."""
         return crowd
+
+    def land(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """Return the states: a plan goes on as if it were implemented precisely."""
+        return states
 
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         """Return the states."""
@@ -195,6 +202,10 @@ class Accumulated:
         people, each = crowd.reshape(-1, crowd.shape[2]), np.repeat(actions, crowd.shape[1], axis=0)
         return noisy_step(people, each, self.noise, self.variance, self.action_unit, shared).reshape(crowd.shape)
 
+    def land(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """Return the states: a plan goes on as if it were implemented precisely."""
+        return states
+
     def observe(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
         """Return the mean of the crowd: the state that noisy implementation of the plan leads to."""
         return crowd.mean(axis=1)
@@ -272,6 +283,34 @@ class Accumulated:
                     after[row].append(float(rate))
         rates = np.concatenate([*after, at_factuals])
         return InvalidationRate.from_failures((rates * n_samples).round().astype(int), n_samples, 0.95)
+
+
+@dataclass(eq=False)
+class Revisited(Accumulated):
+    """Noisy transitions of a single person, who looks where they landed before the next action: the closed loop.
+
+    The next action starts in the noisy state, which may be between categories, out of range or far from the data.
+
+    Parameters
+    ----------
+    stop
+        One-off noise that the state at the goal must stand; None: it is enough that it is favourable.
+    """
+
+    crowd_size: int = 1
+    stop: OneOff | None = None
+
+    def with_samples(self, n: int) -> Robustness:
+        """Return a copy with ``n`` noisy versions of a state at the goal."""
+        return replace(self, stop=self.stop and replace(self.stop, n_samples=n))
+
+    def land(self, states: np.ndarray, crowd: np.ndarray) -> np.ndarray:
+        """Return where the person landed."""
+        return crowd[:, 0].copy()
+
+    def rates(self, states: np.ndarray, crowd: np.ndarray, rng: Randomness) -> np.ndarray:
+        """Return the rate of each state under one-off noise, or 0 for favourable states without it."""
+        return super().rates(states, crowd, rng) if self.stop is None else self.stop.rates(states, crowd, rng)
 
 
 def final_states(factuals: np.ndarray, plans: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,13 +1,12 @@
 """The paper's metrics, with the interfaces of both CARLA releases."""
 
 from rose_carla.metrics.benchmark import Benchmark
+from rose_carla.metrics.closed_loop import ClosedLoopAIR, ClosedLoopSettings
 from rose_carla.metrics.evaluations import (
-    METRICS,
     AccAIR,
     Evaluation,
     GaussianAIR,
     LogDensity,
-    Metric,
     NoiseSettings,
     PlausibleAIR,
     Proximity,
@@ -16,11 +15,15 @@ from rose_carla.metrics.evaluations import (
     Validity,
     align,
 )
+from rose_carla.metrics.registry import METRICS, PAPER_METRICS, Metric, compute_metric
 
 __all__ = [
     "METRICS",
+    "PAPER_METRICS",
     "AccAIR",
     "Benchmark",
+    "ClosedLoopAIR",
+    "ClosedLoopSettings",
     "Evaluation",
     "GaussianAIR",
     "LogDensity",
@@ -32,4 +35,5 @@ __all__ = [
     "Sparsity",
     "Validity",
     "align",
+    "compute_metric",
 ]

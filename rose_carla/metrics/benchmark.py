@@ -12,7 +12,9 @@ import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import NoiseError, PlanError, short_repr, unknown_name
-from rose_carla.metrics.evaluations import METRICS, NoiseSettings, align
+from rose_carla.metrics.closed_loop import ClosedLoopSettings
+from rose_carla.metrics.evaluations import NoiseSettings, align
+from rose_carla.metrics.registry import METRICS, PAPER_METRICS, compute_metric
 from rose_carla.models.mlmodel import ListOrderModel, with_list_order
 
 
@@ -50,6 +52,10 @@ class Benchmark(carla.evaluation.Benchmark):
         Encoded rows with unique labels.
     hyperparams
         Options of the metrics; see :class:`rose_carla.metrics.NoiseSettings`.
+    closed_loop
+        If given, the results have the closed-loop AIR as well, for which the method is asked again some ten times for
+        each try; its options ``n_tries``, ``max_decisions`` and ``max_cost``, see
+        :class:`rose_carla.metrics.ClosedLoopSettings`.
 
     Examples
     --------
@@ -68,9 +74,11 @@ class Benchmark(carla.evaluation.Benchmark):
         recourse_method: RecourseMethod,
         factuals: pd.DataFrame,
         hyperparams: Mapping[str, Any] | None = None,
+        closed_loop: Mapping[str, Any] | None = None,
     ) -> None:
         # check the input before the method runs, possibly for hours
         NoiseSettings.from_mapping(hyperparams)
+        ClosedLoopSettings.from_mapping(closed_loop)
         mlmodel = with_list_order(mlmodel)
         if isinstance(recourse_method, type) or not callable(getattr(recourse_method, "get_counterfactuals", None)):
             raise PlanError(f"Expected an instance of a recourse method, got {short_repr(recourse_method)}.")
@@ -81,10 +89,9 @@ class Benchmark(carla.evaluation.Benchmark):
         returned: pd.DataFrame = self._counterfactuals  # type: ignore[has-type]
         self._counterfactuals = align(factuals, returned, mlmodel.feature_input_order)
         self._noise_options = dict(hyperparams or {})
-        self._further_options: dict[str, dict[str, Any]] = {
-            "Acc_AIR": {"plans": getattr(recourse_method, "plans", None)},
-            "Recourse_Time": {"seconds": self._timer},
-        }
+        self._columns = PAPER_METRICS if closed_loop is None else (*PAPER_METRICS, "Closed_Loop_AIR")
+        plans = getattr(recourse_method, "plans", None)
+        self._given = {"plans": plans, "seconds": self._timer, "method": recourse_method, **(closed_loop or {})}
 
     @property
     def counterfactuals(self) -> pd.DataFrame:
@@ -101,9 +108,9 @@ class Benchmark(carla.evaluation.Benchmark):
         """
         if column not in METRICS:
             raise NoiseError(unknown_name("metric", column, METRICS))
-        metric = METRICS[column]
-        options = {**(self._noise_options if metric.needs_noise else {}), **self._further_options.get(column, {})}
-        return metric.evaluation(self._metrics_model, options).get_evaluation(self._factuals, self._counterfactuals)
+        return compute_metric(
+            column, self._metrics_model, self._factuals, self._counterfactuals, self._noise_options, self._given
+        )
 
     def compute_distances(self) -> pd.DataFrame:
         """Compute CARLA's four distances."""
@@ -133,7 +140,7 @@ class Benchmark(carla.evaluation.Benchmark):
             self.compute_constraint_violation(),
             self.compute_redundancy(),
             *(frame.set_axis(first, axis=0) for frame in once),
-            *(self.compute_metric(column) for column in METRICS),
+            *(self.compute_metric(column) for column in self._columns),
         ]
         return pd.concat([part.reindex(self._factuals.index) for part in parts], axis=1)
 

@@ -1,4 +1,4 @@
-"""The paper's eight metrics as classes with the interface of CARLA's development version, and the one list of them.
+"""The paper's eight metrics as classes with the interface of CARLA's development version.
 
 Each is created with ``(mlmodel, hyperparams)``, and ``get_evaluation(factuals, counterfactuals)`` returns a frame with
 one row per factual: NaN where the method found no counterfactual (0 for validity). The mean of a column is the number
@@ -228,10 +228,10 @@ class LogDensity(Evaluation):
     settings_class = NoiseSettings
 
     def evaluate_rows(self, starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, labels: pd.Index) -> np.ndarray:
-        return _density(self.mlmodel, self.settings, outcome=1).log_density(ends)[:, None]
+        return density_with(self.mlmodel, self.settings, outcome=1).log_density(ends)[:, None]
 
 
-class _InvalidationMetric(Evaluation):
+class InvalidationMetric(Evaluation):
     """Base class of invalidation rates."""
 
     settings_class = NoiseSettings
@@ -245,7 +245,7 @@ class _InvalidationMetric(Evaluation):
         return common_noise([self.settings.seed, self.stream], rows)
 
 
-class _OneOffAIR(_InvalidationMetric):
+class _OneOffAIR(InvalidationMetric):
     """Invalidation rate under one-off noise, with its interval."""
 
     @abstractmethod
@@ -277,10 +277,10 @@ class PlausibleAIR(_OneOffAIR):
     stream = 1
 
     def _noise(self) -> Noise:
-        return PlausibleNoise(_density(self.mlmodel, self.settings))
+        return PlausibleNoise(density_with(self.mlmodel, self.settings))
 
 
-class AccAIR(_InvalidationMetric):
+class AccAIR(InvalidationMetric):
     """Invalidation rate under accumulated plausible noise (Definition 2, Algorithm 2).
 
     The option ``plans`` maps row labels to the actions of a sequential method in order, arrays of shape (k, d) in
@@ -316,7 +316,7 @@ class AccAIR(_InvalidationMetric):
             self._favourable,
             starts,
             plans,
-            PlausibleNoise(_density(self.mlmodel, s)),
+            PlausibleNoise(density_with(self.mlmodel, s)),
             s.unit_variance,
             action_units(data, order, s.action_unit),
             s.n_samples,
@@ -340,56 +340,10 @@ def _checked_plan(label: Hashable, plan: Any, start: np.ndarray, end: np.ndarray
     return plan
 
 
-def _density(mlmodel: MLModel, settings: NoiseSettings, outcome: int | None = None) -> Density:
+def density_with(mlmodel: MLModel, settings: NoiseSettings, outcome: int | None = None) -> Density:
+    """Return the density of training rows, all or those of one outcome, with the options of a metric."""
     return density_of(mlmodel, settings.bandwidth, settings.ridge, settings.max_points, outcome)
 
 
 def _with_interval(rate: InvalidationRate) -> np.ndarray:
     return np.stack([rate.rate, rate.lower, rate.upper], axis=1)
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric, and how tables show it.
-
-    Parameters
-    ----------
-    label
-        Name in tables and figures.
-    higher_is_better
-        Direction of improvement.
-    evaluation
-        Class that computes it; not of columns that only tables have.
-    needs_noise
-        Whether its options are those of :class:`.NoiseSettings`.
-    digits
-        Digits after the decimal point.
-    show_std
-        Whether tables show the standard deviation over people, as the paper does.
-
-    Examples
-    --------
-    >>> from rose_carla.metrics import METRICS
-    >>> METRICS["Acc_AIR"].label, METRICS["Acc_AIR"].higher_is_better
-    ('Acc AIR', False)
-    """
-
-    label: str
-    higher_is_better: bool
-    evaluation: type[Evaluation] = Evaluation  # type: ignore[type-abstract]
-    needs_noise: bool = False
-    digits: int = 2
-    show_std: bool = True
-
-
-#: The paper's eight metrics in its order, by result column.
-METRICS: Mapping[str, Metric] = {
-    "Validity": Metric("Validity", True, Validity, show_std=False),
-    "Sparsity": Metric("Sparsity", False, Sparsity),
-    "Proximity": Metric("Proximity", False, Proximity),
-    "Recourse_Time": Metric("Time (s)", False, RecourseTime, digits=3, show_std=False),
-    "Log_Density": Metric("Log density", True, LogDensity, needs_noise=True),
-    "Gaussian_AIR": Metric("Gaussian AIR", False, GaussianAIR, needs_noise=True),
-    "Plausible_AIR": Metric("Plausible AIR", False, PlausibleAIR, needs_noise=True),
-    "Acc_AIR": Metric("Acc AIR", False, AccAIR, needs_noise=True),
-}

@@ -9,6 +9,7 @@ from rose_carla.noise.accumulated import (
     one_shot_plan,
     unit_actions,
 )
+from rose_carla.noise.closed_loop import ClosedLoop, closed_loop
 from rose_carla.noise.density import Density, density_of
 from rose_carla.noise.invalidation import (
     Claim,
@@ -18,6 +19,7 @@ from rose_carla.noise.invalidation import (
     invalidation_rate,
     linear_invalidation_rate,
     most_failures_below,
+    row_generators,
     wilson_interval,
 )
 from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise
@@ -25,6 +27,7 @@ from rose_carla.noise.plausible import GaussianNoise, Noise, PlausibleNoise
 __all__ = [
     "NOISE_PER",
     "Claim",
+    "ClosedLoop",
     "Density",
     "GaussianNoise",
     "InvalidationRate",
@@ -32,6 +35,7 @@ __all__ = [
     "PlausibleNoise",
     "accumulated_invalidation_rate",
     "action_sizes",
+    "closed_loop",
     "common_noise",
     "continue_from",
     "density_of",
@@ -41,6 +45,7 @@ __all__ = [
     "most_failures_below",
     "noisy_step",
     "one_shot_plan",
+    "row_generators",
     "unit_actions",
     "wilson_interval",
 ]

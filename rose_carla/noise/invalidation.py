@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -196,6 +197,12 @@ def common_noise(seed: int | Sequence[int], rows: Iterable[int]) -> list[np.rand
     rows.
     """
     return [np.random.default_rng([*np.atleast_1d(seed).tolist(), int(row)]) for row in rows]
+
+
+def row_generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:
+    """Return a generator per row (b, d) that depends on the seed, the stream and the row's values, not on the batch."""
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
+    return [np.random.default_rng([seed, stream, int.from_bytes(digest, "big")]) for digest in digests]
 
 
 def _monte_carlo(

@@ -23,8 +23,8 @@ from torch import nn
 
 #: Logit of a masked action: its probability and its part in the entropy are exactly 0 in single precision.
 _MASKED = -1e8
-#: Names of arrays in a file.
-_WEIGHTS, _FINGERPRINT = "weights.", "fingerprint"
+#: Name of a method's own policy in a file, and of the predictions of its model.
+POLICY, _FINGERPRINT = "weights", "fingerprint"
 #: Number of random states at which two models are compared, and the largest difference between equal models.
 _PROBES, _CLOSE = 256, 1e-3
 
@@ -148,9 +148,13 @@ class Update:
 
 
 def save_policy(
-    path: str | os.PathLike[str], about: Mapping[str, Any], policy: ActorCritic, log: list[Update], mlmodel: MLModel
+    path: str | os.PathLike[str],
+    about: Mapping[str, Any],
+    policies: Mapping[str, ActorCritic],
+    log: list[Update],
+    mlmodel: MLModel,
 ) -> None:
-    """Write a policy; ``about`` holds the method's name, settings and slope as JSON-able values.
+    """Write policies by name; ``about`` holds the method's name, settings and slope as JSON-able values.
 
     Raises
     ------
@@ -162,14 +166,18 @@ def save_policy(
         "features": mlmodel.feature_input_order,
         "log": [[float(value) for value in dataclasses.astuple(each)] for each in log],
     }
-    arrays = {f"{_WEIGHTS}{name}": tensor.numpy() for name, tensor in policy.state_dict().items()}
+    arrays = {
+        f"{name}.{key}": tensor.numpy()
+        for name, policy in policies.items()
+        for key, tensor in policy.state_dict().items()
+    }
     save_arrays(_as_path(path), {**arrays, _FINGERPRINT: fingerprint(mlmodel)}, metadata)
 
 
 def load_policy(
     path: str | os.PathLike[str], method: str, mlmodel: MLModel
-) -> tuple[dict[str, Any], dict[str, np.ndarray], list[Update]]:
-    """Return the metadata, the weights and the training log of a policy of ``method`` for ``mlmodel``.
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]], list[Update]]:
+    """Return the metadata, the weights of each policy and the training log of ``method`` for ``mlmodel``.
 
     Raises
     ------
@@ -189,7 +197,10 @@ def load_policy(
         if not (0 < about["slope"] < math.inf and np.isfinite(known).all()):
             raise ValueError("the slope must be above 0, and predictions finite")
         log = [Update(int(steps), *map(float, values)) for steps, *values in about.pop("log")]
-        weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
+        weights: dict[str, dict[str, np.ndarray]] = {POLICY: {}}
+        for name, array in arrays.items():
+            policy, _, key = name.partition(".")
+            weights.setdefault(policy, {})[key] = array
     except FileFormatError as error:
         raise PlanError(f"The policy cannot be loaded: {error} Train and save it again.") from error
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from rose_carla._lib.params import choice, factor, flag, integer, number
+import numpy as np
+import pandas as pd
+from rose_carla._lib.params import Hyperparameters, check_seed, choice, factor, flag, integer, number
 from rose_carla.datasets import action_units
-from rose_carla.errors import PlanError
-from rose_carla.mdp import Accumulated, OneOff, Robustness
-from rose_carla.models import favourable, probability
-from rose_carla.noise import NOISE_PER, Claim, PlausibleNoise, density_of
-from rose_carla.ppo import ActorCritic
+from rose_carla.errors import PlanError, short_repr
+from rose_carla.mdp import Accumulated, OneOff, Revisited, Robustness
+from rose_carla.models import encoded_rows, favourable, probability
+from rose_carla.noise import NOISE_PER, Claim, ClosedLoop, PlausibleNoise, density_of
+from rose_carla.ppo import ActorCritic, Update, train
+from rose_carla.rose.closed_loop import Advisor, Followed, simulate
 from rose_carla.rose.derived_settings import MIN_ACTIONS
+from rose_carla.rose.plan import Plan
 from rose_carla.rose.search import Planner, Task, has_plateaus
 from rose_carla.rose.sequential import Sequential, SequentialSettings
 from scipy.special import ndtri
+from tqdm.auto import tqdm
+
+Self = TypeVar("Self", bound="Rose")
 
 #: Training rows on which the classifier is tested for plateaus.
 _PLATEAU_ROWS = 200
+#: Beginning of the names of closed-loop policies in a file.
+_CLOSED_LOOP = "closed-loop-"
+#: Tries simulated at a time, which bounds memory.
+_TRIES = 20_000
+#: Tries of each person in a plan with revisits.
+_REVISIT_TRIES = 200
+#: When people of a closed loop stop.
+STOPS = ("accepted", "robust")
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,33 @@ class RoseSettings(SequentialSettings):
             )
 
 
+@dataclass(frozen=True)
+class FollowSettings(Hyperparameters):
+    """Options of :meth:`Rose.follow`."""
+
+    #: Independent tries of each person.
+    n_tries: int = integer(100, le=10**6)
+    #: Maximum number of answers that a try implements.
+    max_decisions: int = integer(20, le=10**4)
+    #: When people stop.
+    stop: str = choice("accepted", names=STOPS)
+    #: Whether answers are implemented with a NoisyStep per unit of action or per action.
+    noise_per: str = choice("unit", names=NOISE_PER)
+
+
+def _cost_limits(max_cost: Any, n: int) -> np.ndarray:
+    """Return the largest cost of each of ``n`` people."""
+    try:
+        limits = np.asarray(max_cost, dtype=float)
+    except (TypeError, ValueError):
+        limits = np.full(1, np.nan)
+    if limits.shape not in ((), (n,)) or not (limits >= 0).all():
+        raise PlanError(
+            f"max_cost must be a number of at least 0, or one for each of {n} people, got {short_repr(max_cost)}."
+        )
+    return np.broadcast_to(limits, n)
+
+
 class Rose(Sequential):
     """Base class of ROSE-one and ROSE-mul, which differ only in the noise model."""
 
@@ -81,6 +125,152 @@ class Rose(Sequential):
     @abstractmethod
     def _noise(self, accepts: Any, noise: PlausibleNoise) -> Robustness:
         """Return the noise model."""
+
+    def _set_policy(self, policy: ActorCritic, slope: float, log: list[Update]) -> None:
+        super()._set_policy(policy, slope, log)
+        self.closed_loop_policies_: dict[str, ActorCritic] = {}
+
+    def _policies(self) -> dict[str, ActorCritic]:
+        further = {f"{_CLOSED_LOOP}{stop}": policy for stop, policy in self.closed_loop_policies_.items()}
+        return {**super()._policies(), **further}
+
+    def _set_further(self, policies: Mapping[str, ActorCritic]) -> None:
+        self.closed_loop_policies_ = {name.removeprefix(_CLOSED_LOOP): policy for name, policy in policies.items()}
+
+    def _implementation(self, stop: str = "accepted", noise_per: str | None = None) -> Revisited:
+        s, one_off = self.settings, self.task.one_off
+        assert one_off is not None
+        return Revisited(
+            one_off.favourable,
+            one_off.noise,
+            s.unit_variance,
+            action_units(self._mlmodel.data, self._mlmodel.feature_input_order, s.action_unit),
+            noise_per=noise_per or s.noise_per,
+            stop=one_off if stop == "robust" else None,
+        )
+
+    def fit_closed_loop(self: Self, stop: str = "accepted") -> Self:
+        """Train the policy of :meth:`follow`, on people who look where they landed before each action.
+
+        ``follow``, ``next_action`` and ``advise`` call it when they need it first; :meth:`save` stores its result.
+
+        Parameters
+        ----------
+        stop
+            When people stop: as soon as they are ``"accepted"``, or once they are so robustly (``"robust"``), with a
+            one-off invalidation rate below 1 - tau.
+        """
+        self._check_trained()
+        s = self.settings
+        starts, _ = self._starts()
+        mdp = self.mdp(starts, self._implementation(stop))
+        policy, _ = train(mdp, s.ppo_settings(), s.seed, progress=s.progress)
+        self.closed_loop_policies_[stop] = policy
+        return self
+
+    def advise(self, states: np.ndarray, budgets: np.ndarray, stop: str = "accepted") -> list[np.ndarray]:
+        """Return what to do next in each of ``states`` (m, d), wherever people landed; see :class:`.Advisor`.
+
+        An action (1, d) in the encoded space, of zeros where none is possible. ``budgets`` (m,) are the L1 lengths that
+        people can still go; infinity is no limit.
+        """
+        if stop not in self.closed_loop_policies_:
+            self.fit_closed_loop(stop)
+        s, policy = self.settings, self.closed_loop_policies_[stop]
+        return Advisor(self.space, policy, self._implementation(stop), s.sparsity_weight, s.seed)(states, budgets)
+
+    def follow(
+        self,
+        people: pd.DataFrame,
+        n_tries: int = 100,
+        *,
+        max_decisions: int = 20,
+        max_cost: Any = None,
+        stop: str = "accepted",
+        noise_per: str | None = None,
+        rng: int | np.random.Generator | None = None,
+    ) -> Followed:
+        """Simulate people who implement an answer noisily, look where they landed, ask again, and stop when accepted.
+
+        Parameters
+        ----------
+        people
+            Encoded rows.
+        n_tries
+            Independent tries of each person.
+        max_decisions
+            Maximum number of answers that a try implements.
+        max_cost
+            L1 length that a try may not exceed, a number or one for each person; None for no limit.
+        stop
+            When people stop: as soon as they are ``"accepted"``, or once they are so robustly (``"robust"``), with a
+            one-off invalidation rate below 1 - tau.
+        noise_per
+            Whether answers are implemented with a NoisyStep per ``"unit"`` of action or per ``"action"``; None: as in
+            the settings.
+        rng
+            Seed or generator of the tries; None: the method's seed.
+
+        Examples
+        --------
+        >>> from rose_carla import RoseOne, datasets, models
+        >>> model = models.train(datasets.load("compas"), "linear")
+        >>> method = RoseOne(model)
+        >>> followed = method.follow(models.negative_instances(model).head(5), n_tries=20)
+        >>> followed.success.probability > 0.95
+        True
+        """
+        self._check_trained()
+        options = FollowSettings(n_tries, max_decisions, stop, noise_per or self.settings.noise_per)
+        rows, labels = encoded_rows(self._mlmodel, people), list(people.index)
+        limits = None if max_cost is None else _cost_limits(max_cost, len(rows))
+        noise = self._implementation(options.stop, options.noise_per)
+        if isinstance(rng, np.random.Generator):
+            rng = int(rng.integers(2**63))
+        chosen = self.settings.seed if rng is None else check_seed(rng, PlanError)
+
+        def advise(states: np.ndarray, budgets: np.ndarray) -> list[np.ndarray]:
+            return self.advise(states, budgets, options.stop)
+
+        n_people = max(1, _TRIES // options.n_tries)
+        parts = [slice(start, start + n_people) for start in range(0, len(rows), n_people)]
+        disable = None if self.settings.progress is None else not self.settings.progress
+        found = [
+            simulate(
+                advise,
+                noise,
+                self.task.tau,
+                rows[part],
+                options.n_tries,
+                options.max_decisions,
+                chosen,
+                None if limits is None else limits[part],
+            )
+            for part in tqdm(parts, desc="follow", disable=disable, leave=False)
+        ]
+        return Followed(self._mlmodel, self.name, labels, ClosedLoop.concat(found), options.max_decisions)
+
+    def plan(self, factuals: pd.DataFrame, revisits: int | None = None) -> list[Plan]:
+        """Return a plan for each factual, in order: actions in original units, with their success probabilities.
+
+        Success after a step is estimated with fresh noise, with as many samples as in the check of a plan.
+
+        Parameters
+        ----------
+        factuals
+            Encoded rows.
+        revisits
+            If given, plans also tell the chance of people who come back after every answer, up to so many times; see
+            :meth:`follow`.
+        """
+        plans = super().plan(factuals)
+        if revisits is None:
+            return plans
+        followed = self.follow(factuals, _REVISIT_TRIES, max_decisions=revisits)
+        return [
+            dataclasses.replace(plan, revisits=revisits, revisited=success)
+            for plan, success in zip(plans, followed.successes, strict=True)
+        ]
 
     def _planner(self, policy: ActorCritic, slope: float) -> Planner:
         s = self.settings

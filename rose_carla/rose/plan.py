@@ -18,8 +18,11 @@ from rose_carla.noise import InvalidationRate
 #: Columns of a plan as a table.
 COLUMNS = (
     "person", "status", "step", "feature", "from", "to", "size", "success", "success_lower", "success_upper",
-    "accepted", "without_plan", "without_plan_lower", "without_plan_upper", "reason",
+    "accepted", "without_plan", "without_plan_lower", "without_plan_upper", "revisits", "revisited",
+    "revisited_lower", "revisited_upper", "reason",
 )  # fmt: skip
+#: Those of the success with revisits.
+REVISITED = ("revisited", "revisited_lower", "revisited_upper")
 #: Values of :attr:`Plan.status`.
 PLAN, ACCEPTED, NO_PLAN = "plan", "accepted", "no plan"
 #: Decimal digits of a success.
@@ -112,6 +115,9 @@ class Plan:
     without_plan
         Success of changing nothing, under the same noise. Accumulated noise comes with actions only, so under it this
         is 0 for a rejected person; under one-off noise it is the accepted share of noisy versions of the factual.
+    revisits, revisited
+        Maximum number of answers, and the success, of people who look where they landed after each of them and ask
+        again, under accumulated noise; None if this was not asked for.
 
     Examples
     --------
@@ -130,6 +136,8 @@ class Plan:
     reason: str
     success: Success
     without_plan: Success
+    revisits: int | None = None
+    revisited: Success | None = None
 
     @property
     def status(self) -> str:
@@ -162,10 +170,11 @@ class Plan:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return the plan as text: a line for the person, one for changing nothing and one for each step."""
+        """Return the plan as text: a line for the person, for changing nothing, for each step, and for revisits."""
         first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
         steps = [f"  {number}. {step}: {step.outcome()}" for number, step in enumerate(self.steps, start=1)]
-        return [first, f"  Without changes: success {self.without_plan}", *steps]
+        back = [f"  With up to {self.revisits} revisits: success {self.revisited}"] if self.revisited else []
+        return [first, f"  Without changes: success {self.without_plan}", *steps, *back]
 
     def to_rows(self) -> Iterator[dict[str, Any]]:
         """Yield the plan as rows with the keys :data:`COLUMNS`, one for each step, in original units.
@@ -174,7 +183,8 @@ class Plan:
         the factual.
         """
         person = {"person": self.label, "status": self.status, "reason": self.reason}
-        person |= _success_columns("without_plan", self.without_plan)
+        person |= _success_columns("without_plan", self.without_plan) | {"revisits": self.revisits}
+        person |= dict.fromkeys(REVISITED) if self.revisited is None else _success_columns("revisited", self.revisited)
         if not self.steps:
             factual = {"accepted": self.found, **_success_columns("success", self.success)}
             yield {**dict.fromkeys(COLUMNS), **person, **factual}
@@ -196,6 +206,8 @@ class Plan:
             "reason": self.reason,
             "success": self.success.to_dict(),
             "without_plan": self.without_plan.to_dict(),
+            "revisits": self.revisits,
+            "revisited": self.revisited and self.revisited.to_dict(),
             "steps": [
                 {
                     "feature": step.feature,

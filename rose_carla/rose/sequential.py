@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
@@ -30,9 +29,10 @@ from rose_carla.mdp import ActionSpace, RecourseMDP, Robustness, StateCost
 from rose_carla.method import Method
 from rose_carla.models import encoded_rows
 from rose_carla.models.mlmodel import with_list_order
-from rose_carla.noise import most_failures_below
+from rose_carla.noise import most_failures_below, row_generators
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
-from rose_carla.ppo.policy import load_policy, policy_from_weights, save_policy
+from rose_carla.ppo.policy import POLICY, load_policy, policy_from_weights, save_policy
+from rose_carla.rose.closed_loop import greedy_changes
 from rose_carla.rose.derived_settings import MIN_ACTIONS, default_max_actions, default_multiples
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
 from rose_carla.rose.search import Planner, SearchResult, Task, calibrate, walk
@@ -49,6 +49,8 @@ _LOW_VALIDITY = 0.5
 _CHUNK = 2000
 #: Streams of random numbers of a person.
 _PLANNING, _REPORTING = 0, 1
+#: Reason for the lack of steps of a person who is accepted.
+_ACCEPTED = "accepted already, nothing needs to change"
 
 
 @dataclass(frozen=True)
@@ -152,12 +154,7 @@ class Sequential(Method):
 
     def fit(self: Self) -> Self:
         """Train the policy on the training rows with an unfavourable outcome."""
-        rows = self._training_rows()
-        starts = rows[self.task.probability(rows) <= self.task.border]
-        if len(starts) == 0:
-            raise PlanError("The classifier accepts all training rows, so training has no start states.")
-        rng = np.random.default_rng([self.settings.seed, len(starts)])
-        held_out = starts[rng.choice(len(starts), min(len(starts), _HELD_OUT), replace=False)]
+        starts, held_out = self._starts()
         if self.settings.max_actions is None:
             self.settings = replace(self.settings, max_actions=default_max_actions(self.task, held_out))
         s = self.settings
@@ -169,7 +166,7 @@ class Sequential(Method):
             task = replace(self.task, robustness=robustness)
 
             def evaluate(candidate: ActorCritic, task: Task = task) -> tuple[float, float]:
-                walks = walk(task, candidate, held_out, max_actions, _generators(held_out, s.seed, _PLANNING))
+                walks = walk(task, candidate, held_out, max_actions, row_generators(held_out, s.seed, _PLANNING))
                 sizes = walks.drafts.sizes().sum(axis=1)[walks.reached]
                 return float(walks.reached.mean()), float(sizes.mean()) if len(sizes) else float("inf")
 
@@ -193,10 +190,19 @@ class Sequential(Method):
                 stacklevel=2,
             )
         rows = held_out[:_CALIBRATION_ROWS]
-        generators = _generators(rows, s.seed, _PLANNING)
+        generators = row_generators(rows, s.seed, _PLANNING)
         slope = calibrate(self.task, policy, rows, max_actions, _CALIBRATION_SAMPLES, generators)
         self._set_policy(policy, slope, log)
         return self
+
+    def _starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the training rows with an unfavourable outcome, and a sample of them for evaluations."""
+        rows = self._training_rows()
+        starts = rows[self.task.probability(rows) <= self.task.border]
+        if len(starts) == 0:
+            raise PlanError("The classifier accepts all training rows, so training has no start states.")
+        rng = np.random.default_rng([self.settings.seed, len(starts)])
+        return starts, starts[rng.choice(len(starts), min(len(starts), _HELD_OUT), replace=False)]
 
     def _training_rows(self) -> np.ndarray:
         return self._mlmodel.data.df_train[self._mlmodel.feature_input_order].to_numpy(dtype=float)
@@ -252,25 +258,64 @@ class Sequential(Method):
         ]
 
     def next_action(self, state: pd.Series | pd.DataFrame) -> PlanStep | None:
-        """Return the first step of a new plan from ``state``, one encoded row; None if it is accepted.
+        """Return what to do next in ``state``, one encoded row; None if it is accepted. See :meth:`next_steps`.
 
         Raises
         ------
         PlanError
-            If no plan is found; the message gives the reason.
+            If no action is possible.
         """
         frame = state.to_frame().T if isinstance(state, pd.Series) else state
         if isinstance(frame, pd.DataFrame) and len(frame) > 1:
-            raise DataError(f"next_action takes one person at a time, got {len(frame)} rows: use plan for many.")
-        plan = self.plan(frame)[0]
+            raise DataError(f"next_action takes one person at a time, got {len(frame)} rows: use next_steps for many.")
+        plan = self.next_steps(frame)[0]
         if not plan.found:
             raise PlanError(plan.reason)
         return plan.steps[0] if plan.steps else None
 
-    def _search(self, rows: np.ndarray) -> Iterator[tuple[slice, SearchResult]]:
-        """Search for plans in chunks of people, accepted ones included; yield each chunk and its result."""
+    def next_steps(self, people: pd.DataFrame) -> list[Plan]:
+        """Return for people who are on their way a plan of the next step only, in order; see :meth:`advise`.
+
+        Its success is the chance that people who implement the step are accepted; if they are not, they ask again.
+        """
+        rows = encoded_rows(self._mlmodel, people)
+        accepted = self.task.probability(rows) > self.border
+        asking = np.flatnonzero(~accepted)
+        answers = [np.empty((0, rows.shape[1]))] * len(rows)
+        if len(asking):
+            for row, answer in zip(asking, self.advise(rows[asking], np.full(len(asking), np.inf)), strict=True):
+                answers[row] = answer[answer.any(axis=1)]
+        found = accepted | np.array([len(answer) > 0 for answer in answers], dtype=bool)
+        generators = row_generators(rows, self.settings.seed, _REPORTING)
+        n_check = self.planner.settling.n_check
+        rates = self._implementation().evaluate_steps(rows, answers, n_check, generators)
+        reasons = [
+            "" if len(answer) else _ACCEPTED if ok else "no action is possible: all features are at their bounds"
+            for answer, ok in zip(answers, accepted, strict=True)
+        ]
+        return make_plans(self._mlmodel, self.space, rows, list(people.index), answers, found, reasons, rates)
+
+    def advise(self, states: np.ndarray, budgets: np.ndarray) -> list[np.ndarray]:
+        """Return the policy's action (1, d) in each of ``states`` (m, d), wherever people landed.
+
+        Zeros where no action is possible. ``budgets`` (m,) are the L1 lengths that people can still go; infinity is no
+        limit.
+        """
+        self._check_trained()
+        _, changes = greedy_changes(self.space, self.policy_, states, self.space.mask(states))
+        return list(changes[:, None, :])
+
+    def _implementation(self) -> Robustness:
+        """Return the noise with which people implement an answer."""
+        return self.task.robustness
+
+    def _check_trained(self) -> None:
         if not hasattr(self, "policy_"):
             raise PlanError("The policy is not trained yet: call fit() first.")
+
+    def _search(self, rows: np.ndarray) -> Iterator[tuple[slice, SearchResult]]:
+        """Search for plans in chunks of people, accepted ones included; yield each chunk and its result."""
+        self._check_trained()
         for start in range(0, len(rows), _CHUNK):
             part = slice(start, start + _CHUNK)
             chunk = rows[part]
@@ -279,7 +324,7 @@ class Sequential(Method):
             reached = found.copy()
             rejected = np.flatnonzero(self.task.probability(chunk) <= self.border)
             if len(rejected):
-                generators = _generators(chunk[rejected], self.settings.seed, _PLANNING)
+                generators = row_generators(chunk[rejected], self.settings.seed, _PLANNING)
                 result = self.planner.plan(chunk[rejected], generators, self._deadline())
                 ends[rejected], found[rejected], rates[rejected] = result.ends, result.found, result.rates
                 reached[rejected] = result.reached
@@ -288,7 +333,7 @@ class Sequential(Method):
             yield part, SearchResult(plans, ends, found, rates, reached)
 
     def _make_plans(self, rows: np.ndarray, labels: list[Hashable], result: SearchResult) -> list[Plan]:
-        generators = _generators(rows, self.settings.seed, _REPORTING)
+        generators = row_generators(rows, self.settings.seed, _REPORTING)
         n_check = self.planner.settling.n_check
         rates = self.task.robustness.evaluate_steps(rows, result.plans, n_check, generators)
         reasons = [
@@ -299,7 +344,7 @@ class Sequential(Method):
 
     def _reason(self, found: bool, rate: float, reached: bool) -> str:
         if found:
-            return "accepted already, nothing needs to change"
+            return _ACCEPTED
         return f"no plan found: {self._failure(rate, reached)}"
 
     def _failure(self, rate: float, reached: bool) -> str:
@@ -331,10 +376,13 @@ class Sequential(Method):
         metadata
             Further JSON-able values to keep in the file.
         """
-        if not hasattr(self, "policy_"):
-            raise PlanError("The policy is not trained yet: call fit() first.")
+        self._check_trained()
         about = {**(metadata or {}), "method": self.name, "settings": self.settings.as_dict(), "slope": self.slope_}
-        save_policy(path, about, self.policy_, self.log_, self._mlmodel)
+        save_policy(path, about, self._policies(), self.log_, self._mlmodel)
+
+    def _policies(self) -> dict[str, ActorCritic]:
+        """Return the trained policies by name."""
+        return {POLICY: self.policy_}
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], mlmodel: MLModel) -> Self:
@@ -351,16 +399,17 @@ class Sequential(Method):
         if json.loads(json.dumps(method.settings.as_dict())) != about["settings"]:
             raise PlanError(f"{os.fspath(path)!r} lacks settings of this version: train and save the policy anew.")
         hidden = method.settings.ppo_settings().hidden
-        policy = policy_from_weights(weights, method.space.width, method.space.n, hidden)
-        method._set_policy(policy, about["slope"], log)
+        policies = {
+            name: policy_from_weights(each, method.space.width, method.space.n, hidden)
+            for name, each in weights.items()
+        }
+        method._set_policy(policies.pop(POLICY), about["slope"], log)
+        method._set_further(policies)
         return method
+
+    def _set_further(self, policies: Mapping[str, ActorCritic]) -> None:
+        """Store policies of a file beside the method's own."""
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
-
-
-def _generators(rows: np.ndarray, seed: int, stream: int) -> list[np.random.Generator]:
-    """Return a generator for each row, seeded by the seed and the row's values, independent of the batch."""
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(rows)]
-    return [np.random.default_rng([seed, stream, int.from_bytes(digest, "big")]) for digest in digests]

@@ -361,7 +361,7 @@ def check_metrics(table, kind, returned, people, plans, options):
         options = {"n_samples": 10, "unit_variance": 0.01, "action_unit": 0.2, **options}
     for column, metric in metrics.METRICS.items():
         if column != "Recourse_Time":
-            evaluation = metric.evaluation(model, options if metric.needs_noise else {})
+            evaluation = metric.evaluation(model, options if "noise" in metric.needs else {})
             check_values(evaluation.get_evaluation(factuals, method.ends), factuals)
     check_values(Benchmark(model, method, factuals, options).run_benchmark(), factuals)
 
