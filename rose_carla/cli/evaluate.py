@@ -80,9 +80,7 @@ class GivenCounterfactuals(RecourseMethod):
 @click.option("--limit", type=click.IntRange(1, 10**9), metavar="N", help="only the first N people")
 @click.option("--samples", type=click.IntRange(1, 10**6), default=1000, metavar="N", help="of noise; default 1000")
 @click.option("--noise-per", **options.NOISE_PER_OPTION)
-@click.option(
-    "--closed-loop", is_flag=True, help="add the rate of people who come back and ask again, which takes longer"
-)
+@click.option("--closed-loop", is_flag=True, help="add the rate of people who come back and ask again; takes longer")
 @click.option(
     "--format", "form", type=NameType("format", ("table", "csv")), default="table", help="table (default) or csv"
 )

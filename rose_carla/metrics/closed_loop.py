@@ -43,7 +43,10 @@ class ClosedLoopAIR(InvalidationMetric):
     The option ``method`` is the recourse method; it is required.
     """
 
-    columns = ("Closed_Loop_AIR", "Closed_Loop_AIR_Lower", "Closed_Loop_AIR_Upper", "Closed_Loop_Cost", "Closed_Loop_Decisions")  # fmt: skip
+    columns = (
+        *("Closed_Loop_AIR", "Closed_Loop_AIR_Lower", "Closed_Loop_AIR_Upper"),
+        *("Closed_Loop_Cost", "Closed_Loop_Decisions"),
+    )
     settings_class = ClosedLoopSettings
     stream = 4
 
@@ -114,7 +117,7 @@ class _Answers:
         return [plans[row] for row in which.ravel().tolist()]
 
     def _ends(self, states: np.ndarray, reported: np.ndarray) -> np.ndarray:
-        """Return where people in ``states`` are told to go who describe themselves as ``reported``; NaN for no answer."""
+        """Return where people in ``states`` are told to go who describe themselves as ``reported``; NaN: no answer."""
         answers = self._ask(reported)
         changed = np.abs(answers - reported) > CHANGED
         for columns in self.groups:

@@ -1,7 +1,7 @@
 """Closed loop: people who implement an answer noisily, look where they landed, and ask again.
 
-Definition 2 has one fixed list of actions. Here people decide anew after each answer: they ask what to do from where they
-are, implement the answer by NoisySteps, and ask again unless the outcome is favourable.
+Definition 2 has one fixed list of actions. Here people decide anew after each answer: they ask what to do from where
+they are, implement the answer by NoisySteps, and ask again unless the outcome is favourable.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from rose_carla.noise.accumulated import continue_from
 from rose_carla.noise.invalidation import Favourable
 from rose_carla.noise.plausible import Noise
 
-#: From states (m, d) and the L1 lengths (m,) that people can still go to the actions (k, d) advised in each state; k is 0
-#: without an answer.
+#: From states (m, d) and the L1 lengths (m,) that people can still go to the actions (k, d) advised in each state; k is
+#: 0 without an answer.
 Advise = Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]]
 #: How a try ends: favourably, with the last decision, before an answer that costs too much, without an answer.
 SUCCESS, DECISIONS, COST, NO_ANSWER = range(4)

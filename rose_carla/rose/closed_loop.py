@@ -34,9 +34,11 @@ _QUANTILE = 0.9
 def greedy_changes(
     space: ActionSpace, policy: ActorCritic, states: np.ndarray, mask: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers (m,) of the policy's actions in states (m, d), and their changes, 0 where the mask has none."""
+    """Return the numbers (m,) of the policy's actions in states (m, d), and their changes, 0 without a possible one."""
     numbers = policy.greedy(states, mask)
-    return numbers, np.where(mask.any(axis=1)[:, None], space.apply(states, numbers) - states, 0.0)
+    changes = space.apply(states, numbers) - states
+    changes[~mask.any(axis=1)] = 0.0
+    return numbers, changes
 
 
 def simulate(
@@ -51,8 +53,8 @@ def simulate(
 ) -> ClosedLoop:
     """Return tries of people (b, d) who implement answers with ``noise`` until they are where they may stop.
 
-    Parameters as in :func:`~rose_carla.noise.closed_loop.closed_loop`; the random numbers of tries depend on the seed and
-    the person's row.
+    Parameters as in :func:`~rose_carla.noise.closed_loop.closed_loop`; the random numbers of tries depend on the seed
+    and the person's row.
     """
 
     def arrived(states: np.ndarray) -> np.ndarray:
@@ -82,10 +84,10 @@ def simulate(
 class Advisor:
     """Answers of a policy to people who ask again from where they landed.
 
-    The policy chooses the feature and the direction. How far to go is decided by the noise: people who move unit by unit
-    pass all shorter moves, so one simulation of the longest move gives the chance p of success of each length k, and the
-    length with the lowest expected cost of a success, (k + w) / p, is advised. Where no length has a fair chance, people
-    are still on their way, and the policy's own length is kept.
+    The policy chooses the feature and the direction. How far to go is decided by the noise: people who move unit by
+    unit pass all shorter moves, so one simulation of the longest move gives the chance p of success of each length k,
+    and the length with the lowest expected cost of a success, (k + w) / p, is advised. Where no length has a fair
+    chance, people are still on their way, and the policy's own length is kept.
 
     A state may be anywhere. Setting a category sets all of its columns, also those of a person between categories, who
     can be advised the nearest one. A feature out of range can only move back into it. Far from data the policy has been
