@@ -1,4 +1,4 @@
-"""How people fare who look where they landed and ask again: ROSE-mul's policy beside its fixed plans, and a slow reference.
+"""How people fare who look where they landed and ask again, beside ROSE-mul's fixed plans and a slow reference.
 
 Run as ``make bench-closed-loop`` or ``python benchmarks/closed_loop.py [--settings ...] [--seeds ...] [--out FILE]``.
 Protocol of the paper: every feature actionable, the network classifier, its people and its noise.
@@ -92,7 +92,9 @@ def measure(table: MeasuredTable, seed: int, chosen: argparse.Namespace) -> Clos
     short = np.array([sum(step.size for step in plans[row].steps) < 1 + 1e-6 for row in served])
     decisions = free.decisions[free.succeeded]
     others = served[np.linspace(0, len(served) - 1, min(chosen.reference, len(served))).astype(int)]
-    differences, policy, reference, reference_seconds = compare(method, table.factuals.iloc[others], costs[others], chosen)
+    differences, policy, reference, reference_seconds = compare(
+        method, table.factuals.iloc[others], costs[others], chosen
+    )
     return ClosedLoopRow(
         setting=table.name,
         seed=seed,

@@ -8,11 +8,11 @@ import itertools
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from rose_carla.bench import Finished, Result, results_frame
+from rose_carla.bench import METRICS, Finished, Result, results_frame
 from rose_carla.ppo import Update
 from rose_carla.rose.plan import Plan, PlanStep, Success
 
-RATES = ("Gaussian_AIR", "Plausible_AIR", "Acc_AIR")
+RATES = ("Gaussian_AIR", "Plausible_AIR", "Acc_AIR", "Closed_Loop_AIR")
 SENTENCE = "the percentage of monthly disposable income that goes into instalments"
 
 
@@ -28,7 +28,7 @@ def random_results(experiments, n=12, seed=0, missing=0.1):
         typical = 10 ** rng.uniform(-1.5, 1.0)
         for judgement in experiment.judgements:
             arrays = {}
-            for metric in judgement.metrics:
+            for metric in (column for name in judgement.metrics for column in METRICS[name].evaluation.columns):
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
                 arrays[metric] = np.where(without_recourse, np.nan, values.round(6))
             results[judgement] = Result(arrays)

@@ -156,6 +156,15 @@ def _distance_experiments(scope: Scope) -> tuple[Experiment, ...]:
     )
 
 
+def _closed_loop_experiments(scope: Scope) -> tuple[Experiment, ...]:
+    """Table 1 with the closed-loop AIR, without metrics that the figure does not show."""
+    needed = {"Proximity", "Acc_AIR", "Closed_Loop_AIR"}
+    return tuple(
+        replace(each, judgements=tuple(cell for cell in each.judgements if needed & set(cell.metrics)))
+        for each in layouts.table_1(replace(scope, closed_loop=True)).experiments
+    )
+
+
 def _frontier(metric: str) -> Recipe:
     return Recipe(
         f"{plots.RATES[metric]} against L1 distance over the trade-off hyper-parameter of each method",
@@ -201,6 +210,11 @@ RECIPES: Mapping[str, Recipe] = {
     "ranks-plausible-air": _ranks("Plausible_AIR", "Plausible AIR"),
     "ranks-acc-air": _ranks("Acc_AIR", "Acc AIR"),
     "ranks-proximity": _ranks("Proximity", "L1 distance"),
+    "closed-loop": Recipe(
+        "success against cost of fixed recourse and of people who come back and ask again",
+        lambda scope, results: plots.closed_loop(results, DATASET_TITLES),
+        _closed_loop_experiments,
+    ),
     "plan": Recipe(
         "a plan, step by step", lambda scope, results: plots.plan_chart(loan_plan(scope.seeds[0]), _PLAN_TAU).figure
     ),

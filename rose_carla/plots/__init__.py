@@ -1,5 +1,6 @@
 """Figures (extra ``plots``): functions that take results and return a matplotlib ``Figure`` or ``Axes``."""
 
+from rose_carla.plots.closed_loop_plots import closed_loop
 from rose_carla.plots.learning_curves import learning_curve, learning_curves
 from rose_carla.plots.noise_plots import accumulation, lengths, noise_around, noisy_paths, perturbations
 from rose_carla.plots.plan_chart import plan_chart
@@ -24,6 +25,7 @@ __all__ = [
     "Plane",
     "accumulation",
     "action_units",
+    "closed_loop",
     "critical_difference",
     "critical_difference_diagram",
     "frontier",

@@ -70,7 +70,7 @@ def frontier(results: pd.DataFrame, metric: str = "Acc_AIR", titles: Mapping[str
                 label=style.escape_math(str(method)),
                 zorder=3 if ours else 2,
             )
-        _set_log_scale(ax)
+        style.set_log_scale(ax)
     axes[0, 0].set_ylim(bottom=-0.02)  # after drawing: it fixes the upper limit of all panels
     style.legend_beside(figure, axes[0])
     return figure
@@ -216,15 +216,6 @@ def _trade_off_panels(
         ax.set_title(style.dataset_title(dataset, titles))
         ax.set_xlabel("L1 distance")
         style.draw_grid(ax)
-
-
-def _set_log_scale(ax: Any) -> None:
-    """Make the x axis logarithmic, with plain numbers as tick labels."""
-    ticker = import_optional("matplotlib.ticker")
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
-    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _parse_conditions(results: pd.DataFrame, *names: str) -> dict[str, pd.Series]:

@@ -105,6 +105,15 @@ def draw_grid(ax: Any, axis: str = "both") -> None:
     ax.grid(True, axis=axis, alpha=0.3, linewidth=0.5)
 
 
+def set_log_scale(ax: Any) -> None:
+    """Make the x axis logarithmic, with plain numbers as tick labels."""
+    ticker = import_optional("matplotlib.ticker")
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+
+
 def method_style(method: str) -> tuple[str, str]:
     """Return the colour and marker of a method; a black star for methods outside the paper."""
     return METHOD_STYLES.get(method, _OTHER)

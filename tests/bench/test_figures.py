@@ -107,6 +107,7 @@ def test_experiments_evaluate_metrics_of_their_figures():
         "distances": {"Proximity"}, "frontier-plausible-air": {"Plausible_AIR", "Proximity"},
         "frontier-acc-air": {"Acc_AIR", "Proximity"}, "ranks-plausible-air": {"Plausible_AIR"},
         "ranks-acc-air": {"Acc_AIR"}, "ranks-proximity": {"Proximity"},
+        "closed-loop": {"Acc_AIR", "Proximity", "Closed_Loop_AIR"},
     }  # fmt: skip
     assert needed.keys() == set(RECIPES) - set(WITHOUT_EXPERIMENTS)
     for name, metrics in needed.items():

@@ -162,12 +162,36 @@ def test_frontier_excludes_people_without_recourse(metric):
     assert figure.axes[0].get_ylabel() == plots.RATES[metric]
 
 
+def test_closed_loop_joins_fixed_recourse_and_coming_back():
+    frame = people_of("closed-loop")
+    never = (frame["Method"] == "CoGS") & (frame["Dataset"] == "german") & (frame["Person"] == "1")
+    frame.loc[never, "Closed_Loop_Cost"] = np.nan  # no try of theirs succeeds: in the rate, not in the cost
+    figure, rows = plots.closed_loop(frame, DATASET_TITLES), frame.to_dict("records")
+    assert [ax.get_title() for ax in figure.axes] == ["German Credit", "COMPAS"]
+    for ax, dataset in zip(figure.axes, SCOPE.datasets, strict=True):
+        drawn = [line for line in ax.get_lines() if len(line.get_xdata())]
+        for number, method in enumerate(bench.TABLE_1):
+            joined, fixed, back = drawn[3 * number : 3 * number + 3]
+            group = {"Dataset": dataset, "Method": method}
+            expected = [
+                [mean_of(rows, cost, **group), 1 - mean_of(rows, rate, **group)]
+                for cost, rate in (("Proximity", "Acc_AIR"), ("Closed_Loop_Cost", "Closed_Loop_AIR"))
+            ]
+            np.testing.assert_allclose(joined.get_xydata(), expected)
+            np.testing.assert_allclose([*fixed.get_xydata(), *back.get_xydata()], expected)
+            assert (fixed.get_markerfacecolor(), back.get_label()) == ("white", method)
+            assert back.get_markerfacecolor() == joined.get_color() == fixed.get_markeredgecolor()
+        assert ax.get_xscale() == "log"
+    assert legend_of(figure) == [*bench.TABLE_1, "as planned", "coming back"]
+
+
 @pytest.mark.parametrize(
     "draw",
     [
         plots.thresholds,
         plots.action_units,
         plots.frontier,
+        plots.closed_loop,
         lambda frame: plots.proximity(frame, {}),
         lambda frame: plots.critical_difference_diagram(frame, "Acc_AIR", "Acc AIR"),
     ],
