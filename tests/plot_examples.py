@@ -28,8 +28,9 @@ def random_results(experiments, n=12, seed=0, missing=0.1):
         typical = 10 ** rng.uniform(-1.5, 1.0)
         for judgement in experiment.judgements:
             arrays = {}
-            for metric in (column for name in judgement.metrics for column in METRICS[name].evaluation.columns):
+            for metric in judgement.metrics:
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
+                arrays |= dict.fromkeys(METRICS[metric].evaluation.columns, typical * values)
                 arrays[metric] = np.where(without_recourse, np.nan, values.round(6))
             results[judgement] = Result(arrays)
     return results_frame(experiments, Finished(results, {}, 0, len(results)))
