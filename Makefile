@@ -14,6 +14,7 @@
 #   make determinism       results for different numbers of jobs and threads
 #   make bench-rose        quality and speed of ROSE, exhaustive search, CARLA's methods and Stable-Baselines3
 #   make bench-ablation    what each part of ROSE brings: plans without it
+#   make bench-closed-loop success of people who come back, beside fixed plans and planning anew at every visit
 #   make bench-baselines   quality and speed of the baselines, with and without published quirks
 # PYTHON=python3.12 selects an interpreter, ARGS="--quick" passes options on.
 
@@ -29,7 +30,7 @@ LOWEST := $(VENV)-lowest
 AUDIT := $(VENV)-audit
 REQUIREMENTS := setup.cfg pyproject.toml $(wildcard requirements/*.txt)
 
-.PHONY: table1 appendix docs bench-rose bench-ablation bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
+.PHONY: table1 appendix docs bench-rose bench-ablation bench-closed-loop bench-baselines test test-fast test-lowest lowest-python audit fuzz faults load determinism lint \
   install install-test clean help
 
 help:
@@ -52,6 +53,9 @@ bench-rose: $(VENV)/.run-ready
 
 bench-ablation: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/ablation.py $(ARGS)
+
+bench-closed-loop: $(VENV)/.run-ready
+	$(BIN)/python benchmarks/closed_loop.py $(ARGS)
 
 bench-baselines: $(VENV)/.run-ready
 	$(BIN)/python benchmarks/baselines.py $(ARGS)
