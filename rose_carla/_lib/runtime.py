@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -18,7 +19,7 @@ import torch
 from rose_carla.errors import NoiseError
 
 #: Basic operations below which threads cost more than they save.
-_WORTH = 2e5
+_WORTH = 1e6
 #: Pools by process and number of threads: threads do not survive a fork.
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 _thread = threading.local()
@@ -87,10 +88,16 @@ def n_threads() -> int:
     """Return ``$ROSE_CARLA_THREADS``, or the number of cores. It never changes a result."""
     value = os.environ.get("ROSE_CARLA_THREADS")
     if value is None:
-        return joblib.cpu_count()
+        return _n_cores()
     if not value.isdigit() or int(value) < 1:
         raise NoiseError(f"ROSE_CARLA_THREADS must be an integer above 0, got {value!r}.")
     return int(value)
+
+
+@functools.lru_cache(maxsize=1)
+def _n_cores() -> int:
+    """Return the number of cores that this process may use; asking takes longer than a small loop."""
+    return int(joblib.cpu_count())
 
 
 def parallel_ranges(n: int, work: float, call: Callable[[int, int], None]) -> None:
