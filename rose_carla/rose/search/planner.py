@@ -21,8 +21,8 @@ _MORE_SAMPLES = 4
 #: Factors on the samples of the last checks of people without a plan: under one-off noise, and for a crowd, which takes
 #: a hundred times as long.
 _LAST_CHECKS, _LAST_CROWDS = (16, 128), (4, 16)
-#: Multiple of the limit above which a draft without the policy is not settled.
-_HOPELESS = 1.6
+#: Multiple of the limit above which a draft without the policy is not settled, and above which there is no last check.
+_HOPELESS, _BORDERLINE = 1.6, 1.2
 #: Rivals of a plan, rounds of them, and the divisor of ``n_check`` for their samples.
 _RIVALS = 2
 _RIVAL_ROUNDS = 3
@@ -131,9 +131,8 @@ class Planner:
             if len(rows) and self.rows is not None:
                 for others, seen in self._other_drafts(drafts.factuals[rows], [rngs[row] for row in rows.tolist()]):
                     left = np.flatnonzero(~found[rows])
-                    near = seen[left] < _HOPELESS * self.task.limit
-                    self._store(drafts, rates, rows[left[~near]], others[left[~near]], seen[left[~near]])
-                    left = left[near]
+                    self._store(drafts, rates, rows[left], others[left], seen[left])
+                    left = left[seen[left] < _HOPELESS * self.task.limit]
                     self._settle_into(drafts, found, rates, rows[left], others[left], rngs, True)
         self._check_longer(drafts, found, rates, rngs)
         rows = np.flatnonzero(found)
@@ -222,14 +221,20 @@ class Planner:
     def _check_longer(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> None:
-        """Check drafts below the limit, but not significantly so, with more samples."""
+        """Check drafts that are nearly robust with more samples; estimate the rates of the others with all samples."""
+        borderline = _BORDERLINE * self.task.limit
+        others = np.flatnonzero(~found & (rates >= borderline) & (rates < 1))
         for factor in _LAST_CHECKS if self._ignores_order else _LAST_CROWDS:
-            rows = np.flatnonzero(~found & (rates < self.task.limit))
+            rows = np.flatnonzero(~found & (rates < borderline))
             if len(rows) == 0:
-                return
+                break
             part, chosen = drafts[rows], [rngs[row] for row in rows.tolist()]
             passed, rate = self.settling.check(part.factuals, part.plans(), part.ends, chosen, factor * self.n_check)
             found[rows], rates[rows] = passed, rate.rate
+        if len(others):
+            rates[others] = self.task.evaluate(
+                drafts[others], self.n_check, [rngs[row] for row in others.tolist()]
+            ).rate
 
     def _try_rivals(
         self, drafts: Drafts, found: np.ndarray, rates: np.ndarray, rngs: Sequence[np.random.Generator]

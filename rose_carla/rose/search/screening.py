@@ -21,7 +21,7 @@ _SHARES, _ROBUST = (1.0, 0.7, 0.4), 4
 _CLIMB_STAGES: tuple[tuple[int, int | None], ...] = ((6, 16), (3, None))
 _CLIMBS, _CLIMB_TO = 20, 0.75
 #: Starts from one source of drafts, which resemble each other.
-_PER_SOURCE = 2
+_PER_SOURCE = 4
 #: Share of the rate aimed at below which a rate is not just a lucky draw.
 _SAFE = 0.85
 #: Noisy versions of drafts in the first look under accumulated noise, and the rate below which there is a second.

@@ -18,6 +18,8 @@ _MIN_PROBIT_CHANGE = 0.3
 _FIRST_LOOK = 48
 #: A plan fails early if, given what was seen, all samples would let it pass with less than this probability.
 _FUTILE = 0.02
+#: Confidence of the interval whose upper end is the rate of a draft that did not pass.
+_CAUTION = 0.7
 #: Smallest margin aimed at.
 _MIN_MARGIN = 1e-3
 #: Units by which a draft is extended when margins do not determine how far to go.
@@ -111,7 +113,10 @@ class Settling:
         return (margins + (self.goal - probit(rates, n_samples)) / self.slope).clip(_MIN_MARGIN)
 
     def settle(self, drafts: Drafts, rngs: Sequence[np.random.Generator]) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return each person's cheapest draft that passed, else the most robust; whether it passed; its rate."""
+        """Return each person's cheapest draft that passed, else the most robust; whether it passed; its rate.
+
+        The rate of a draft that did not pass is cautious, the upper end of an interval.
+        """
         n = len(drafts)
         best, passed, best_rates = drafts.copy(), np.zeros(n, dtype=bool), np.ones(n)
         best_accepted = self.task.margins(best.ends) > 0
@@ -122,11 +127,13 @@ class Settling:
         for _ in range(self.max_checks):
             margins, raw = self.task.guide(current.ends), self.task.margins(current.ends)
             ok, rate = self.check(current.factuals, current.plans(), current.ends, [rngs[row] for row in rows.tolist()])
+            # checks that stop early see few samples, the lowest of many such rates are lucky
+            rates = np.where(ok, rate.rate, wilson_interval(rate.rate * rate.n_samples, rate.n_samples, _CAUTION)[1])
             # accepted ends come first, however little robust
-            lower = rate.rate - (raw > 0) < best_rates[rows] - best_accepted[rows]
+            lower = rates - (raw > 0) < best_rates[rows] - best_accepted[rows]
             keep = ok | (~passed[rows] & lower)
             best_accepted[rows[keep]] = raw[keep] > 0
-            best[rows[keep]], best_rates[rows[keep]] = current[keep], rate.rate[keep]
+            best[rows[keep]], best_rates[rows[keep]] = current[keep], rates[keep]
             failed_after_pass = passed[rows] & ~ok
             passed[rows[ok]] = True
             probits = probit(rate.rate, self.n_check)
