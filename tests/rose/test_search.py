@@ -325,6 +325,19 @@ def test_redone_changes_are_long_enough_and_in_the_right_order(noise_per):
     assert ((redone.ends >= 0) & (redone.ends <= 1)).all()
 
 
+def test_redone_changes_and_later_noise_do_not_depend_on_the_batch():
+    """The second person needs more rounds than the first, who draws no more numbers for that."""
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.0005, UNIT, 4)
+    start = drafts(np.zeros((2, 3)), [[0.6, 0.3, 0.3], [0.3, 0.2, 0.0]])
+    together, alone = generators(2), generators(2)
+    redone = redo_changes(task(noise), start, np.arange(2), 0.05, together)
+    for row in range(2):
+        each = redo_changes(task(noise), start[np.array([row])], np.array([row]), 0.05, alone)
+        np.testing.assert_array_equal(each.ends[0], redone.ends[row])
+        np.testing.assert_array_equal(each.turns[0], redone.turns[row])
+    assert [rng.integers(2**63) for rng in together] == [rng.integers(2**63) for rng in alone]
+
+
 def test_without_noise_drafts_are_only_accepted():
     world = Task(SPACE, probability, Precise(), 0.75)
     people = np.zeros((2, 3))

@@ -6,7 +6,6 @@ tells how good each of its lengths is.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -130,11 +129,11 @@ def redo_changes(
     noise = task.robustness
     assert isinstance(noise, Accumulated)
     drafts, alive = drafts.copy(), np.arange(len(drafts))
-    for size in _REDONE_CROWDS:
-        seeds = [int(rng.integers(2**63)) for rng in _seeded(rngs, owners)]
+    seeds = [int(rng.integers(2**63)) for rng in _seeded(rngs, owners)]
+    for turn, size in enumerate(_REDONE_CROWDS):
 
-        def follow(rows: np.ndarray, each: Drafts, n: int = size, seeds: list[int] = seeds) -> np.ndarray:
-            generators = [np.random.default_rng(seeds[row]) for row in rows.tolist()]
+        def follow(rows: np.ndarray, each: Drafts, n: int = size, turn: int = turn) -> np.ndarray:
+            generators = [np.random.default_rng([seeds[row], turn]) for row in rows.tolist()]
             return noise.follow(each.factuals, each.plans(), n, generators)
 
         crowds = follow(alive, drafts[alive])
@@ -150,7 +149,7 @@ def redo_changes(
                 without[used] = without[used].reduce(np.full(len(used), number), np.full(len(used), np.inf))
                 start[used] = follow(alive[used], without[used])
             lines = _lines(task, without, noise.noise_per, (number,))
-            chosen = [np.random.default_rng([seeds[row], number]) for row in alive[lines.nodes].tolist()]
+            chosen = [np.random.default_rng([seeds[row], turn, number]) for row in alive[lines.nodes].tolist()]
             unlimited = np.full(len(lines.nodes), np.inf)
             line, share, seen, _ = _sweep(task, noise, lines, start, unlimited, chosen)
             best = best_of_each(lines.nodes[line], -seen, 1)
