@@ -15,6 +15,7 @@ from rose_carla.rose.search.reach import Reach
 from rose_carla.rose.search.settle import Settling, trim
 from rose_carla.rose.search.sweeps import redo_changes, sweep_search
 from scipy.special import expit
+from scipy.stats import binomtest
 
 UNIT = 0.05
 WEIGHTS, BIAS = np.array([4.0, 3.0, 2.0]), -3.5
@@ -243,7 +244,8 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     assert world.margins(start.ends)[0] > 0
     settled, passed, rates = settling.settle(start, generators(1))
     assert not passed[0]
-    assert rates[0] == pytest.approx(0.9, abs=0.01)
+    # the first look is at 62 versions, and the rate of what failed there is cautious
+    assert rates[0] == pytest.approx(binomtest(56, 62).proportion_ci(0.7, "wilson").high)
     assert world.margins(settled.ends)[0] > 0
 
 
