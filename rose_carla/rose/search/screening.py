@@ -172,7 +172,9 @@ class Screening:
         people: np.ndarray,
         rngs: Sequence[np.random.Generator],
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return the drafts with ``more`` of ``people`` and their rates under accumulated noise."""
+        """Return the drafts with the best of ``more`` of ``people`` that end accepted, and their accumulated rates."""
+        accepted = np.flatnonzero(self.task.margins(more.ends) > 0)
+        more, people = more[accepted], people[accepted]
         if len(people) == 0:
             return drafts, owners, rates
         few = self.task.evaluate(more, _FEW, [rngs[owner] for owner in people.tolist()]).rate
@@ -180,7 +182,6 @@ class Screening:
         kept = np.union1d(kept[few[kept] < _HOPEFUL], best_of_each(people, few, 1))
         more, people = more[kept], people[kept]
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
-        seen[self.task.margins(more.ends) <= 0] = 1.0
         return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])
 
     def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:

@@ -152,10 +152,15 @@ def redo_changes(
             chosen = [np.random.default_rng([seeds[row], turn, number]) for row in alive[lines.nodes].tolist()]
             unlimited = np.full(len(lines.nodes), np.inf)
             line, share, seen, _ = _sweep(task, noise, lines, start, unlimited, chosen)
-            best = best_of_each(lines.nodes[line], -seen, 1)
-            best = best[seen[best] > margins[lines.nodes[line[best]]] + _GAIN]
-            node = lines.nodes[line[best]]
-            drafts[alive[node]] = _appended(without[node], lines[line[best]], share[best])
+            node = lines.nodes[line]
+            following = _appended(without[node], lines[line], share)
+            # ends that are accepted exactly come first
+            accepted, before = task.margins(following.ends) > 0, task.margins(drafts[alive].ends) > 0
+            better = (accepted > before[node]) | ((accepted == before[node]) & (seen > margins[node] + _GAIN))
+            best = np.flatnonzero(better)
+            best = best[best_of_each(node[best], -seen[best] - 1e3 * accepted[best], 1)]
+            node = node[best]
+            drafts[alive[node]] = following[best]
             if len(node):
                 crowds[node] = follow(alive[node], drafts[alive[node]])
     return drafts
