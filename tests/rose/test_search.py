@@ -327,6 +327,23 @@ def test_redone_changes_are_long_enough_and_in_the_right_order(noise_per):
     assert ((redone.ends >= 0) & (redone.ends <= 1)).all()
 
 
+def test_redone_changes_end_accepted_exactly_although_a_refused_end_is_better_for_the_crowd():
+    """Exact states beyond 0.6 in the first feature are refused, which people who are drawn back never reach."""
+
+    def predict(states):
+        return np.where(states[:, 0] > 0.6 + 1e-9, 0.2, probability(states))
+
+    noise = Accumulated(lambda rows: predict(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4)
+    start = drafts(np.zeros((1, 3)), [[0.5, 0.3, 0.45]])
+    further = drafts(np.zeros((1, 3)), [[1.0, 0.3, 0.45]], [2, 0, 1])
+    crowds = [noise.follow(each.factuals, each.plans(), 1, generators(1))[0] for each in (start, further)]
+    assert predict(crowds[0])[0] < predict(crowds[1])[0]
+    assert predict(further.ends)[0] < 0.5 < predict(start.ends)[0]
+    redone = redo_changes(task(noise, predict), start, np.arange(1), 0.2, generators(1))
+    assert predict(redone.ends)[0] > 0.5
+    assert (noise.evaluate(redone.factuals, redone.plans(), 50, generators(1), 0.95).rate == 0).all()
+
+
 def test_redone_changes_and_later_noise_do_not_depend_on_the_batch():
     """The second person needs more rounds than the first, who draws no more numbers for that."""
     noise = Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.0005, UNIT, 4)
