@@ -28,8 +28,9 @@ _SAFE = 0.85
 _FEW, _HOPEFUL = 24, 0.5
 #: Whole rows that are judged under accumulated noise: the nearest, and those with the largest margins.
 _NEAR_ROWS, _INNER_ROWS = 24, 12
-#: Most robust drafts whose changes are redone under accumulated noise.
-_REDONE = 2
+#: Most robust drafts whose changes are redone under accumulated noise, and the rates below which they are, at first and
+#: once more.
+_REDONE, _REDONE_BELOW = 2, (1.0, 0.5)
 #: Rate under one-off noise below which they are preferred.
 _ROBUST_RATE = 0.1
 #: Floats of noisy versions held at once.
@@ -118,11 +119,12 @@ class Screening:
             nearest = best_of_each(people[left], preference[left], _NEAR_ROWS)
             left = left[np.union1d(nearest, best_of_each(people[left], inner, _INNER_ROWS))]
             drafts, owners, rates = self._judged(drafts, owners, rates, whole_rows[left], people[left], rngs)
-        starts = best_of_each(owners, rates, _REDONE)
-        starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < 1)]
-        if len(starts) and "redo" not in self.without:
-            more = redo_changes(self.task, drafts[starts], owners[starts], self.aim, rngs)
-            drafts, owners, rates = self._judged(drafts, owners, rates, more, owners[starts], rngs)
+        for highest in _REDONE_BELOW if "redo" not in self.without else ():
+            starts = best_of_each(owners, rates, _REDONE)
+            starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < highest)]
+            if len(starts):
+                more = redo_changes(self.task, drafts[starts], owners[starts], self.aim, rngs)
+                drafts, owners, rates = self._judged(drafts, owners, rates, more, owners[starts], rngs)
         return drafts, owners, rates
 
     def _climb(self, factuals: np.ndarray, states: np.ndarray, n_moves: int | None) -> np.ndarray:
