@@ -28,7 +28,7 @@ model = models.train(data, "ann", settings=models.paper_settings("ann", "german"
 # %%
 method = RoseMul(model, {"progress": False})
 people = models.negative_instances(model).nlargest(10, "credit-amount")
-person = people.head(1)
+person = people.loc[[771]]
 print(method.plan(person, revisits=5)[0])
 
 # %% [markdown]

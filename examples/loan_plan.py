@@ -51,7 +51,8 @@ print(plan)
 
 # %% [markdown]
 # Success is the share of 400 noisy executions that the classifier accepts, for a person who stops after that step.
-# Suppose the duration was reduced by only half of the planned change. What next?
+# Suppose the duration was reduced by only half of the planned change. What next? One step for people who come back and
+# ask again after it, until they are accepted.
 
 # %%
 landed = data.inverse_transform(person)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,19 @@ def test_loan_plan_runs_without_a_display(tmp_path):
     assert "success" in printed
     assert "Next: " in printed
     assert (tmp_path / "loan_plan.png").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_closed_loop_shows_visits_and_success(tmp_path, warm_python):
+    program = [warm_python.executable, EXAMPLES / "closed_loop.py"]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    plan, visits, followed = re.split(r"\n(?= *visit)|\n(?=ROSE-mul, closed loop)", done.stdout)
+    assert "With up to 5 revisits: success" in plan
+    rows = [line.split() for line in visits.splitlines()[1:]]
+    assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
+    assert all(row[-1] == "False" for row in rows[:-1])
+    assert 0.5 < float(re.search(r"Success +([\d.]+)%", followed)[1]) / 100 <= 1
 
 
 @pytest.mark.slow
