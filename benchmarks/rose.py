@@ -186,8 +186,8 @@ def beside_busy_processes(method: Rose, people: pd.DataFrame, n_processes: int =
         for process in busy:
             process.kill()
     print(
-        f"        processor time of a single plan: {quiet:.1f} ms, beside {n_processes} busy processes {beside:.1f} ms, "
-        f"{beside / quiet:.2f} times"
+        f"        processor time of a single plan: {quiet:.1f} ms, beside {n_processes} busy processes "
+        f"{beside:.1f} ms, {beside / quiet:.2f} times"
     )
 
 
