@@ -251,8 +251,6 @@ class Judgement:
     def key(self) -> str:
         """Hash of all that shapes the result."""
         modules = {METRICS[name].evaluation.__module__ for name in self.metrics}
-        if self._asks:
-            modules |= set(entry(self.recourse.method).modules)
         return key_of(
             {
                 "cell": "judgement",

@@ -125,15 +125,11 @@ class Advisor:
         # robust ends are not a question of the next action alone
         rows = np.flatnonzero(mask.any(axis=1) & (self.space.moves[numbers] != 0) & (self.noise.stop is None))
         if len(rows):
-            shares = self._best_shares(states[rows], numbers[rows], budgets[rows])
-            longest = self._longest_moves(states[rows], numbers[rows])
+            longest = self.space.apply(states[rows], self._longest[numbers[rows]]) - states[rows]
+            shares = self._best_shares(states[rows], longest, budgets[rows])
             chosen = np.flatnonzero(shares > 0)
             changes[rows[chosen]] = longest[chosen] * shares[chosen, None]
         return changes
-
-    def _longest_moves(self, states: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the longest moves (m, d) in the direction of actions."""
-        return self.space.apply(states, self._longest[numbers]) - states
 
     @functools.cached_property
     def _longest(self) -> np.ndarray:
@@ -142,9 +138,8 @@ class Advisor:
         same = (features == features[:, None]) & (np.sign(moves) == np.sign(moves)[:, None])
         return np.where(same, np.abs(moves), -1).argmax(axis=1)
 
-    def _best_shares(self, states: np.ndarray, numbers: np.ndarray, budgets: np.ndarray) -> np.ndarray:
-        """Return which share of the longest move to advise, 0 for the policy's own length."""
-        longest = self._longest_moves(states, numbers)
+    def _best_shares(self, states: np.ndarray, longest: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Return which share (m,) of the longest move (m, d) to advise, 0 for the policy's own length."""
         units = (np.abs(longest) / self.space.units).sum(axis=1)
         lengths = np.abs(longest).sum(axis=1)
         rngs = row_generators(states, self.seed, _ADVICE)
@@ -268,11 +263,8 @@ class Followed:
 
 def _success(succeeded: np.ndarray) -> list[Success]:
     """Return the share of successful tries (b, n) of each row."""
-    rate = InvalidationRate.from_failures((~succeeded).sum(axis=1), succeeded.shape[1], 0.95)
-    return [
-        Success(float(1 - r), float(1 - upper), float(1 - lower))
-        for r, lower, upper in zip(rate.rate, rate.lower, rate.upper, strict=True)
-    ]
+    failures = (~succeeded).sum(axis=1)
+    return Success.from_rates(InvalidationRate.from_failures(failures, succeeded.shape[1], 0.95))
 
 
 def _mean_and_quantile(values: np.ndarray) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from rose_carla._lib.params import Hyperparameters, check_seed, choice, factor, flag, integer, number
+from rose_carla._lib.params import Hyperparameters, check_seed, choice, factor, flag, integer, number, optional
 from rose_carla.datasets import action_units
 from rose_carla.errors import PlanError, short_repr
 from rose_carla.mdp import Accumulated, OneOff, Revisited, Robustness
@@ -94,6 +94,14 @@ class FollowSettings(Hyperparameters):
     noise_per: str = choice("unit", names=NOISE_PER)
 
 
+@dataclass(frozen=True)
+class RevisitSettings(Hyperparameters):
+    """Option of :meth:`Rose.plan`."""
+
+    #: Maximum number of answers of people who come back, if the plan says how they fare.
+    revisits: int | None = optional(integer(1, le=10**4))
+
+
 def _cost_limits(max_cost: Any, n: int) -> np.ndarray:
     """Return the largest cost of each of ``n`` people."""
     try:
@@ -145,7 +153,7 @@ class Rose(Sequential):
             one_off.noise,
             s.unit_variance,
             action_units(self._mlmodel.data, self._mlmodel.feature_input_order, s.action_unit),
-            noise_per=noise_per or s.noise_per,
+            noise_per=s.noise_per if noise_per is None else noise_per,
             stop=one_off if stop == "robust" else None,
         )
 
@@ -174,6 +182,7 @@ class Rose(Sequential):
         An action (1, d) in the encoded space, of zeros where none is possible. ``budgets`` (m,) are the L1 lengths that
         people can still go; infinity is no limit.
         """
+        self._check_trained()
         if stop not in self.closed_loop_policies_:
             self.fit_closed_loop(stop)
         s, policy = self.settings, self.closed_loop_policies_[stop]
@@ -221,7 +230,8 @@ class Rose(Sequential):
         True
         """
         self._check_trained()
-        options = FollowSettings(n_tries, max_decisions, stop, noise_per or self.settings.noise_per)
+        how = self.settings.noise_per if noise_per is None else noise_per
+        options = FollowSettings(n_tries, max_decisions, stop, how)
         rows, labels = encoded_rows(self._mlmodel, people), list(people.index)
         limits = None if max_cost is None else _cost_limits(max_cost, len(rows))
         noise = self._implementation(options.stop, options.noise_per)
@@ -263,6 +273,7 @@ class Rose(Sequential):
             If given, plans also tell the chance of people who come back after every answer, up to so many times; see
             :meth:`follow`.
         """
+        revisits = RevisitSettings(revisits).revisits
         plans = super().plan(factuals)
         if revisits is None:
             return plans

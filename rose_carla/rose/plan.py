@@ -43,6 +43,14 @@ class Success:
     lower: float
     upper: float
 
+    @classmethod
+    def from_rates(cls, rates: InvalidationRate) -> list[Success]:
+        """Return the success of each of some invalidation rates."""
+        return [
+            cls(float(1 - rate), float(1 - upper), float(1 - lower))
+            for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
+        ]
+
     def __str__(self) -> str:
         return f"{self.probability:.0%} ({self.lower:.0%} to {self.upper:.0%})"
 
@@ -259,10 +267,7 @@ def make_plans(
     states = [np.vstack([row, plan]).cumsum(axis=0) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
     accepted = favourable(mlmodel)(np.concatenate(states))
-    successes = [
-        Success(float(1 - rate), float(1 - upper), float(1 - lower))
-        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
-    ]
+    successes = Success.from_rates(rates)
     at_factuals = successes[-len(rows) :]
     made, first, at = [], 0, 0
     for row, label, plan, ok, reason, nothing in zip(rows, labels, plans, found, reasons, at_factuals, strict=True):
