@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
+from rose_carla.datasets import feature_groups
 from rose_carla.mdp import ActionSpace
 from rose_carla.models import favourable
 from rose_carla.noise import InvalidationRate
@@ -286,7 +287,8 @@ def make_plans(
 
 
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
-    """Return encoded ``states`` (n, d) in original units, or unchanged if the data set cannot invert the encoding."""
+    """Return the features of encoded ``states`` (n, d) in original units, or ``states`` if the data set cannot invert
+    the encoding."""
     data, order = mlmodel.data, mlmodel.feature_input_order
     encoded = pd.DataFrame(states, columns=order)
     if not isinstance(data, DataCatalog):
@@ -294,7 +296,7 @@ def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
     for column in data.df.columns:  # columns that the classifier does not use, but the data set's pipeline needs
         if column not in encoded.columns:
             encoded[column] = data.df[column].iloc[0]
-    return data.inverse_transform(encoded).reset_index(drop=True)
+    return data.inverse_transform(encoded).reset_index(drop=True)[list(feature_groups(data, order))]
 
 
 def _python_value(value: Any) -> Any:
