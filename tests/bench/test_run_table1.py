@@ -95,6 +95,7 @@ def test_run_json_has_provenance(quick):
     assert about["cells"]["seconds"] > 0
     expected = {
         "actionable": False, "backend": "local", "cells": str(quick / "cells"), "classifier": "ann",
+        "closed_loop": False,
         "datasets": ["german"], "methods": list(TABLE_1), "noise_per": "unit",
         "out": str(quick / "out"), "quick": True, "scheduler": None,
         "seeds": 1,

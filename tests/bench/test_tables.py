@@ -214,6 +214,9 @@ def test_claims_match_loops_over_people():
     assert kinds == {"held", "sure", "by chance"}
 
 
+RATE = {"Acc_AIR": 0.2, "Acc_AIR_Lower": 0.1, "Acc_AIR_Upper": 0.3}
+
+
 def finished_cells():
     """Return a complete experiment, one with a failed judgement, one with failed recourse, and the finished cells."""
     setting, noise = Setting("german", "linear", seed=3), NoiseSettings.from_mapping({"action_unit": 0.05})
@@ -229,7 +232,7 @@ def finished_cells():
         cells[0]: recourse,
         cells[1]: recourse,
         whole.judgements[0]: Result({"Proximity": np.array([0.5, np.nan])}),
-        whole.judgements[1]: Result({"Acc_AIR": np.array([0.2, np.nan]), "Acc_AIR_Lower": np.array([0.1, np.nan])}),
+        whole.judgements[1]: Result({name: np.array([rate, np.nan]) for name, rate in RATE.items()}),
         half.judgements[0]: Result({"Proximity": np.array([1.0, 2.0])}),
     }
     failed = {half.judgements[1]: "E: judged", cells[2]: "E: made", none.judgements[0]: "E: made"}
@@ -243,7 +246,7 @@ def test_results_frame_collects_cell_results():
             "Dataset": "german", "Classifier": "linear", "Method": ["GrSp", "GrSp", "PROBE", "PROBE"],
             "Condition": "action_unit=0.05", "Seed": 3, "Person": ["8", "11"] * 2,
             "Proximity": [0.5, np.nan, 1.0, 2.0], "Steps": [10.0, np.nan, 20.0, 40.0],
-            "Acc_AIR": [0.2, np.nan, np.nan, np.nan], "Acc_AIR_Lower": [0.1, np.nan, np.nan, np.nan],
+            **{name: [rate, np.nan, np.nan, np.nan] for name, rate in RATE.items()},
             "Recourse_Time": 1.5, "Training_Time": 7.0, "Alone": False,
         }
     )  # fmt: skip

@@ -61,7 +61,7 @@ def rows_at(incomes):
 
 @pytest.mark.parametrize("noise_per", ["unit", "action"])
 def test_advised_lengths_against_the_closed_form(noise_per):
-    incomes = np.linspace(0.05, 0.49, 300)
+    incomes = np.linspace(-0.3, 0.49, 300)
     answers = advisor(noise_per=noise_per)(rows_at(incomes), np.full(300, np.inf))
     assert all(answer.shape == (1, 3) and not answer[0, 1:].any() for answer in answers)
     lengths = np.array([answer[0, 0] for answer in answers]) / UNIT
@@ -71,7 +71,7 @@ def test_advised_lengths_against_the_closed_form(noise_per):
     costs = (units + WEIGHT) / chances
     advised = np.take_along_axis(costs, lengths.round().astype(int)[:, None] - 1, axis=1)[:, 0]
     promising = chances.max(axis=1) > 0.6
-    assert promising.sum() > 150
+    assert promising.sum() > 100
     # crowds are small, so lengths are not always the best, but their expected costs are near it
     excess = advised[promising] / costs.min(axis=1)[promising]
     assert excess.mean() < 1.1
