@@ -353,3 +353,17 @@ def test_every_value_of_a_table_matches_a_loop():
         assert place["best"] == (rivals[place["method"]] == min(rivals.values()))
         assert place["best_robust"] == (place["method"] in robust and rivals[place["method"]] == top)
     assert set(places["tag"]) == {WITHIN, BETTER, DIFFERS}
+
+
+def test_closed_loop_is_in_table_1_and_the_frontier_on_request():
+    plain, asked = Scope(("german",)), Scope(("german",), closed_loop=True)
+    for make in (layouts.table_1, layouts.frontier):
+        before, after = make(plain), make(asked)
+        columns = [column.metric for column in after.layout.columns]
+        assert columns == [*(column.metric for column in before.layout.columns), *layouts.CLOSED_LOOP]
+        for old, new in zip(before.experiments, after.experiments, strict=True):
+            (further,) = set(new.judgements) - set(old.judgements)
+            assert further.metrics == ("Closed_Loop_AIR",)
+            assert set(old.judgements) < set(new.judgements)
+    for make in (layouts.linear, layouts.rose_one, layouts.rose_mul, layouts.plausible):
+        assert make(plain) == make(asked)
