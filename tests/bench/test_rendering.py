@@ -41,8 +41,8 @@ from rose_carla.bench.render import (
     write_report,
 )
 from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Row, Value
-from rose_carla.metrics import METRICS
 from rose_carla.errors import ExperimentError
+from rose_carla.metrics import METRICS
 
 SCRIPT = "<script>alert('&')</script>"
 SPECIAL = r"\&%$#_{}~^<>±σ²²σ↑↓–≥τ|" + '"'

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rose_carla import Benchmark, RoseOne, datasets, models
+from rose_carla import Benchmark, RoseOne, models
 from carla.recourse_methods import Wachter
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla._lib.runtime import global_state, seeded
