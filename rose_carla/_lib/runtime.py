@@ -1,17 +1,28 @@
-"""Time limits, and global random generators."""
+"""Time limits, threads, and global random generators."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import joblib
 import numpy as np
 import torch
+from rose_carla.errors import NoiseError
+
+#: Basic operations below which threads cost more than they save.
+_WORTH = 1e6
+#: Pools by process and number of threads: threads do not survive a fork.
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_thread = threading.local()
 
 
 class Deadline:
@@ -71,6 +82,62 @@ def time_limit(seconds: float, message: str) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGALRM, outer_handler)
         signal.setitimer(signal.ITIMER_REAL, *outer_timer)
+
+
+def n_threads() -> int:
+    """Return ``$ROSE_CARLA_THREADS``, or the number of cores. It never changes a result."""
+    value = os.environ.get("ROSE_CARLA_THREADS")
+    if value is None:
+        return _n_cores()
+    if not value.isdigit() or int(value) < 1:
+        raise NoiseError(f"ROSE_CARLA_THREADS must be an integer above 0, got {value!r}.")
+    return int(value)
+
+
+@functools.lru_cache(maxsize=1)
+def _n_cores() -> int:
+    """Return the number of cores that this process may use; asking takes longer than a small loop."""
+    return int(joblib.cpu_count())
+
+
+def parallel_ranges(n: int, work: float, call: Callable[[int, int], None]) -> None:
+    """Call ``call(first, last)`` for parts of ``range(n)``, in parallel if the work is worth it.
+
+    The compiled loops release Python's global lock, so plain threads run them in parallel. Unlike numba's own parallel
+    loops they do not spin while they wait (on a busy machine that makes everything ten times slower), can be called
+    from several Python threads at once, and survive a fork.
+
+    Parameters
+    ----------
+    work
+        Rough number of basic operations of all parts.
+    """
+    threads = n_threads()
+    # threads of the pool do not wait for others of it
+    if threads == 1 or n == 1 or work < _WORTH or getattr(_thread, "is_ours", False):
+        call(0, n)
+        return
+    key = os.getpid(), threads
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, "rose_carla", lambda: setattr(_thread, "is_ours", True))
+    # more parts than threads: some states take longer than others
+    parts = min(n, 4 * threads)
+    bounds = [i * n // parts for i in range(parts + 1)]
+    list(_pools[key].map(call, bounds[:-1], bounds[1:]))
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Run torch on one thread, on which small networks are fastest and results do not vary.
+
+    Its own threads spin while they wait, which makes predictions several times slower on a busy machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def global_state() -> tuple[Any, ...]:

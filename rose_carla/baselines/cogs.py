@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from carla.models.api import MLModel
 from rose_carla._lib.params import flag, integer, number
-from rose_carla._lib.runtime import Deadline
+from rose_carla._lib.runtime import Deadline, one_torch_thread, parallel_ranges
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.method import OneShot, OneShotSettings
 from rose_carla.models import favourable
-from rose_carla.models.networks import one_thread
 from rose_carla.noise._sampling import jit
-from rose_carla.noise.density import parallel_ranges
 from tqdm.auto import tqdm
 
 #: Perturbed rows per call of the classifier, so that they fit into the cache.
@@ -96,7 +94,7 @@ class Cogs(OneShot):
         self._accepts = favourable(mlmodel)
 
     def search(self, rows: np.ndarray, deadline: Deadline, bar: tqdm) -> np.ndarray:
-        with one_thread():  # of torch: candidates are distributed over our own threads
+        with one_torch_thread():  # of torch: candidates are distributed over our own threads
             evolution = _Evolution(self, rows, deadline)
             for _ in range(self.settings.n_generations):
                 if deadline.passed or not len(evolution.people):

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from carla.models.api import MLModel
-from rose_carla._lib.runtime import Deadline
+from rose_carla._lib.runtime import Deadline, one_torch_thread
 from rose_carla.datasets import feature_groups, mutable_columns, valid_encodings
 from rose_carla.mdp import OneOff
 from rose_carla.mdp.noise_models import final_states
 from rose_carla.method import OneShot
 from rose_carla.models import Logit, favourable, logit
-from rose_carla.models.networks import one_thread
 from rose_carla.noise import Claim, GaussianNoise, InvalidationRate
 from tqdm.auto import tqdm
 
@@ -204,7 +203,7 @@ def descend(
     ends = torch.full_like(start, torch.nan)
     state = _State(start)
     weights = torch.tensor(schedule.weights)
-    with one_thread(), torch.enable_grad():
+    with one_torch_thread(), torch.enable_grad():
         while len(state.rows) and not deadline.passed:
             relaxed = state.points.detach().requires_grad_()
             batch = Batch(constraints.round_categories(relaxed), state.rows)

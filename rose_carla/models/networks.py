@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
 from rose_carla._lib.files import FileWriteError, cache_dir, key_of, load_arrays, save_arrays
 from rose_carla._lib.params import REQUIRED, Hyperparameters, check_seed, integer, integers, number
+from rose_carla._lib.runtime import one_torch_thread, parallel_ranges
 from rose_carla.datasets.frames import RESERVED_NAMES
 from rose_carla.errors import ModelError, error_text, short_repr, unknown_name
 from rose_carla.models.mlmodel import EncodedModel, check_data, feature_order, model_errors
@@ -28,6 +28,8 @@ from tqdm.auto import tqdm
 #: About the number of training steps on COMPAS, and the batch size of logistic regression on small tables.
 _STEPS = {"ann": 500, "linear": 5000}
 _SMALL_BATCH, _LARGE = 50, 10_000
+#: Rows that one thread predicts at a time.
+_BLOCK = 4096
 #: Training rows on which a trained classifier must return finite numbers.
 _TRIED = 1000
 #: Function from encoded rows (n, d), a tensor, to logits (n,).
@@ -98,8 +100,16 @@ class TorchModel(EncodedModel):
             return self._raw_model(x.to(parameter.dtype))
         narrow = np.float32 if parameter.dtype == torch.float32 else np.float64
         rows = torch.as_tensor(np.array(x, dtype=narrow), dtype=parameter.dtype, device=parameter.device)
-        with torch.no_grad():
-            return self._raw_model(rows).cpu().numpy()
+        blocks: list[np.ndarray] = [np.empty(0)] * max(1, -(-len(rows) // _BLOCK))
+
+        def predict(first: int, last: int) -> None:
+            with torch.no_grad():
+                for block in range(first, last):
+                    blocks[block] = self._raw_model(rows[block * _BLOCK : (block + 1) * _BLOCK]).cpu().numpy()
+
+        with one_torch_thread():
+            parallel_ranges(len(blocks), float(rows.numel()), predict)
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def put_weights(module: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -248,24 +258,13 @@ def train(
     return TorchModel(data, network, order)
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, on which small networks are fastest and results do not vary."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _fit(inputs: np.ndarray, outcomes: np.ndarray, settings: TrainingSettings, seed: int, progress: bool) -> Network:
     generator = torch.Generator().manual_seed(seed)
     network = Network(inputs.shape[1], settings.hidden, generator)
     optimiser = torch.optim.RMSprop(network.parameters(), lr=settings.learning_rate)
     # a view with negative strides, as reversed columns make it, is an error in torch
     x, y = torch.tensor(np.ascontiguousarray(inputs)), torch.tensor(outcomes)
-    with one_thread(), torch.enable_grad():
+    with one_torch_thread(), torch.enable_grad():
         for _ in tqdm(range(settings.epochs), desc="classifier", disable=not progress, leave=False):
             for rows in torch.randperm(len(x), generator=generator).split(settings.batch_size):
                 loss = torch.nn.functional.cross_entropy(network.logits(x[rows]), y[rows])

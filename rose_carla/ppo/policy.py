@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from carla.models.api import MLModel
 from rose_carla._lib.files import FileFormatError, load_arrays, save_arrays
+from rose_carla._lib.runtime import one_torch_thread
 from rose_carla.datasets import project_categories
 from rose_carla.errors import PlanError, error_text, short_repr
 from rose_carla.models import probability
@@ -69,12 +70,12 @@ class ActorCritic(nn.Module):
 
     def predict_log_probabilities(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return :meth:`log_probabilities` of numpy arrays, without gradients."""
-        with torch.no_grad():
+        with torch.no_grad(), one_torch_thread():
             return self.log_probabilities(_tensor(observations), torch.from_numpy(mask)).numpy()
 
     def predict_values(self, observations: np.ndarray) -> np.ndarray:
         """Return :meth:`values` of a numpy array, without gradients."""
-        with torch.no_grad():
+        with torch.no_grad(), one_torch_thread():
             return self.values(_tensor(observations)).numpy()
 
     def greedy(self, observations: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from rose_carla._lib.params import Hyperparameters, integer, number
+from rose_carla._lib.runtime import one_torch_thread
 from rose_carla.mdp import VectorMDP
-from rose_carla.models.networks import one_thread
 from rose_carla.ppo.policy import ActorCritic, Update
 from torch import nn
 from tqdm.auto import tqdm
@@ -152,7 +152,7 @@ def train(
     settings = settings or PPOSettings()
     generator = torch.Generator().manual_seed(seed)
     rng = np.random.default_rng(seed)
-    with one_thread(), torch.enable_grad():
+    with one_torch_thread(), torch.enable_grad():
         initial = policy
         hidden = settings.hidden if initial is None else initial.hidden
         # Orthogonal initialisation, invalid action masking: in ActorCritic
