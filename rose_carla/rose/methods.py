@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from rose_carla._lib.params import Hyperparameters, check_seed, choice, factor, flag, integer, number, optional
+from rose_carla._lib.params import check_seed, choice, factor, flag, integer, number
 from rose_carla.datasets import action_units
-from rose_carla.errors import PlanError, short_repr
+from rose_carla.errors import PlanError
 from rose_carla.mdp import Accumulated, OneOff, Revisited, Robustness
 from rose_carla.models import encoded_rows, favourable, probability
 from rose_carla.noise import NOISE_PER, Claim, ClosedLoop, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic, Update, train
-from rose_carla.rose.closed_loop import Advisor, Followed, simulate
+from rose_carla.rose.closed_loop import Advisor, Followed, FollowSettings, RevisitSettings, cost_limits, simulate
 from rose_carla.rose.derived_settings import MIN_ACTIONS
 from rose_carla.rose.plan import Plan
 from rose_carla.rose.search import Planner, Task, has_plateaus
@@ -35,8 +35,6 @@ _CLOSED_LOOP = "closed-loop-"
 _TRIES = 20_000
 #: Tries of each person in a plan with revisits.
 _REVISIT_TRIES = 200
-#: When people of a closed loop stop.
-STOPS = ("accepted", "robust")
 
 
 @dataclass(frozen=True)
@@ -78,41 +76,6 @@ class RoseSettings(SequentialSettings):
                 f"n_check must be at least {required} for tau = {self.tau:g} at confidence {self.confidence:g}, got "
                 f"{self.n_check}: with fewer samples no plan passes, even without failures."
             )
-
-
-@dataclass(frozen=True)
-class FollowSettings(Hyperparameters):
-    """Options of :meth:`Rose.follow`."""
-
-    #: Independent tries of each person.
-    n_tries: int = integer(100, le=10**6)
-    #: Maximum number of answers that a try implements.
-    max_decisions: int = integer(20, le=10**4)
-    #: When people stop.
-    stop: str = choice("accepted", names=STOPS)
-    #: Whether answers are implemented with a NoisyStep per unit of action or per action.
-    noise_per: str = choice("unit", names=NOISE_PER)
-
-
-@dataclass(frozen=True)
-class RevisitSettings(Hyperparameters):
-    """Option of :meth:`Rose.plan`."""
-
-    #: Maximum number of answers of people who come back, if the plan says how they fare.
-    revisits: int | None = optional(integer(1, le=10**4))
-
-
-def _cost_limits(max_cost: Any, n: int) -> np.ndarray:
-    """Return the largest cost of each of ``n`` people."""
-    try:
-        limits = np.asarray(max_cost, dtype=float)
-    except (TypeError, ValueError):
-        limits = np.full(1, np.nan)
-    if limits.shape not in ((), (n,)) or not (limits >= 0).all():
-        raise PlanError(
-            f"max_cost must be a number of at least 0, or one for each of {n} people, got {short_repr(max_cost)}."
-        )
-    return np.broadcast_to(limits, n)
 
 
 class Rose(Sequential):
@@ -233,7 +196,7 @@ class Rose(Sequential):
         how = self.settings.noise_per if noise_per is None else noise_per
         options = FollowSettings(n_tries, max_decisions, stop, how)
         rows, labels = encoded_rows(self._mlmodel, people), list(people.index)
-        limits = None if max_cost is None else _cost_limits(max_cost, len(rows))
+        limits = None if max_cost is None else cost_limits(max_cost, len(rows))
         noise = self._implementation(options.stop, options.noise_per)
         if isinstance(rng, np.random.Generator):
             rng = int(rng.integers(2**63))
