@@ -15,6 +15,7 @@ from rose_carla.rose.search.reach import Reach
 from rose_carla.rose.search.settle import Settling, trim
 from rose_carla.rose.search.sweeps import redo_changes, sweep_search
 from scipy.special import expit
+from scipy.stats import binomtest
 
 UNIT = 0.05
 WEIGHTS, BIAS = np.array([4.0, 3.0, 2.0]), -3.5
@@ -243,7 +244,8 @@ def test_settling_never_gives_up_an_accepted_end_for_a_more_robust_one_that_is_r
     assert world.margins(start.ends)[0] > 0
     settled, passed, rates = settling.settle(start, generators(1))
     assert not passed[0]
-    assert 0.9 <= rates[0] < 0.95  # of few samples: the upper end of an interval
+    # the first look is at 62 versions, and the rate of what failed there is cautious
+    assert rates[0] == pytest.approx(binomtest(56, 62).proportion_ci(0.7, "wilson").high)
     assert world.margins(settled.ends)[0] > 0
 
 
@@ -323,6 +325,36 @@ def test_redone_changes_are_long_enough_and_in_the_right_order(noise_per):
     assert (noise.evaluate(redone.factuals, redone.plans(), 50, generators(2), 0.95).rate == 0).all()
     np.testing.assert_array_equal(start.ends, drafts(np.zeros((2, 3)), [[0.6, 0.3, 0.3], [0.55, 0.45, 0.0]]).ends)
     assert ((redone.ends >= 0) & (redone.ends <= 1)).all()
+
+
+def test_redone_changes_end_accepted_exactly_although_a_refused_end_is_better_for_the_crowd():
+    """Exact states beyond 0.6 in the first feature are refused, which people who are drawn back never reach."""
+
+    def predict(states):
+        return np.where(states[:, 0] > 0.6 + 1e-9, 0.2, probability(states))
+
+    noise = Accumulated(lambda rows: predict(rows) > 0.5, PullsBack(), 0.0005, UNIT, 4)
+    start = drafts(np.zeros((1, 3)), [[0.5, 0.3, 0.45]])
+    further = drafts(np.zeros((1, 3)), [[1.0, 0.3, 0.45]], [2, 0, 1])
+    crowds = [noise.follow(each.factuals, each.plans(), 1, generators(1))[0] for each in (start, further)]
+    assert predict(crowds[0])[0] < predict(crowds[1])[0]
+    assert predict(further.ends)[0] < 0.5 < predict(start.ends)[0]
+    redone = redo_changes(task(noise, predict), start, np.arange(1), 0.2, generators(1))
+    assert predict(redone.ends)[0] > 0.5
+    assert (noise.evaluate(redone.factuals, redone.plans(), 50, generators(1), 0.95).rate == 0).all()
+
+
+def test_redone_changes_and_later_noise_do_not_depend_on_the_batch():
+    """The second person needs more rounds than the first, who draws no more numbers for that."""
+    noise = Accumulated(lambda rows: probability(rows) > 0.5, GaussianNoise(), 0.0005, UNIT, 4)
+    start = drafts(np.zeros((2, 3)), [[0.6, 0.3, 0.3], [0.3, 0.2, 0.0]])
+    together, alone = generators(2), generators(2)
+    redone = redo_changes(task(noise), start, np.arange(2), 0.05, together)
+    for row in range(2):
+        each = redo_changes(task(noise), start[np.array([row])], np.array([row]), 0.05, alone)
+        np.testing.assert_array_equal(each.ends[0], redone.ends[row])
+        np.testing.assert_array_equal(each.turns[0], redone.turns[row])
+    assert [rng.integers(2**63) for rng in together] == [rng.integers(2**63) for rng in alone]
 
 
 def test_without_noise_drafts_are_only_accepted():

@@ -28,8 +28,9 @@ _SAFE = 0.85
 _FEW, _HOPEFUL = 24, 0.5
 #: Whole rows that are judged under accumulated noise: the nearest, and those with the largest margins.
 _NEAR_ROWS, _INNER_ROWS = 24, 12
-#: Most robust drafts whose changes are redone under accumulated noise.
-_REDONE = 2
+#: Most robust drafts whose changes are redone under accumulated noise, and the rates below which they are, at first and
+#: once more.
+_REDONE, _REDONE_BELOW = 2, (1.0, 0.5)
 #: Rate under one-off noise below which they are preferred.
 _ROBUST_RATE = 0.1
 #: Floats of noisy versions held at once.
@@ -118,11 +119,12 @@ class Screening:
             nearest = best_of_each(people[left], preference[left], _NEAR_ROWS)
             left = left[np.union1d(nearest, best_of_each(people[left], inner, _INNER_ROWS))]
             drafts, owners, rates = self._judged(drafts, owners, rates, whole_rows[left], people[left], rngs)
-        starts = best_of_each(owners, rates, _REDONE)
-        starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < 1)]
-        if len(starts) and "redo" not in self.without:
-            more = redo_changes(self.task, drafts[starts], owners[starts], self.aim, rngs)
-            drafts, owners, rates = self._judged(drafts, owners, rates, more, owners[starts], rngs)
+        for highest in _REDONE_BELOW if "redo" not in self.without else ():
+            starts = best_of_each(owners, rates, _REDONE)
+            starts = starts[~np.isin(owners[starts], owners[rates < _SAFE * self.aim]) & (rates[starts] < highest)]
+            if len(starts):
+                more = redo_changes(self.task, drafts[starts], owners[starts], self.aim, rngs)
+                drafts, owners, rates = self._judged(drafts, owners, rates, more, owners[starts], rngs)
         return drafts, owners, rates
 
     def _climb(self, factuals: np.ndarray, states: np.ndarray, n_moves: int | None) -> np.ndarray:
@@ -172,7 +174,9 @@ class Screening:
         people: np.ndarray,
         rngs: Sequence[np.random.Generator],
     ) -> tuple[Drafts, np.ndarray, np.ndarray]:
-        """Return the drafts with ``more`` of ``people`` and their rates under accumulated noise."""
+        """Return the drafts with the best of ``more`` of ``people`` that end accepted, and their accumulated rates."""
+        accepted = np.flatnonzero(self.task.margins(more.ends) > 0)
+        more, people = more[accepted], people[accepted]
         if len(people) == 0:
             return drafts, owners, rates
         few = self.task.evaluate(more, _FEW, [rngs[owner] for owner in people.tolist()]).rate
@@ -180,7 +184,6 @@ class Screening:
         kept = np.union1d(kept[few[kept] < _HOPEFUL], best_of_each(people, few, 1))
         more, people = more[kept], people[kept]
         seen = self.task.evaluate(more, _ACCUMULATED, [rngs[owner] for owner in people.tolist()]).rate
-        seen[self.task.margins(more.ends) <= 0] = 1.0
         return Drafts.concat([drafts, more]), np.concatenate([owners, people]), np.concatenate([rates, seen])
 
     def _screen(self, states: np.ndarray, n: int, stream: int) -> np.ndarray:

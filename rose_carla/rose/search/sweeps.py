@@ -6,7 +6,6 @@ tells how good each of its lengths is.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -130,26 +129,40 @@ def redo_changes(
     noise = task.robustness
     assert isinstance(noise, Accumulated)
     drafts, alive = drafts.copy(), np.arange(len(drafts))
-    for size, number in itertools.product(_REDONE_CROWDS, range(len(task.space.features))):
-        if len(alive) == 0:
-            break
-        chosen = _seeded(rngs, owners[alive])
-        seeds = [int(rng.integers(2**63)) for rng in chosen]
-        present = drafts[alive]
-        without = present.reduce(np.full(len(alive), number), np.full(len(alive), np.inf))
-        before, crowds = (  # on the same noise
-            noise.follow(each.factuals, each.plans(), size, [np.random.default_rng(seed) for seed in seeds])
-            for each in (present, without)
-        )
-        margins, rates = _mean_margins(task, before)
-        lines = _lines(task, without, noise.noise_per, (number,))
-        unlimited = np.full(len(lines.nodes), np.inf)
-        line, share, seen, _ = _sweep(task, noise, lines, crowds, unlimited, [chosen[node] for node in lines.nodes])
-        best = best_of_each(lines.nodes[line], -seen, 1)
-        best = best[seen[best] > margins[lines.nodes[line[best]]] + _GAIN]
-        node = lines.nodes[line[best]]
-        drafts[alive[node]] = _appended(without[node], lines[line[best]], share[best])
-        alive = alive[rates > _SAFETY * aim]
+    seeds = [int(rng.integers(2**63)) for rng in _seeded(rngs, owners)]
+    for turn, size in enumerate(_REDONE_CROWDS):
+
+        def follow(rows: np.ndarray, each: Drafts, n: int = size, turn: int = turn) -> np.ndarray:
+            generators = [np.random.default_rng([seeds[row], turn]) for row in rows.tolist()]
+            return noise.follow(each.factuals, each.plans(), n, generators)
+
+        crowds = follow(alive, drafts[alive])
+        for number in range(len(task.space.features)):
+            margins, rates = _mean_margins(task, crowds)
+            left = rates > _SAFETY * aim
+            alive, crowds, margins = alive[left], crowds[left], margins[left]
+            if len(alive) == 0:
+                return drafts
+            without, start = drafts[alive], crowds.copy()
+            used = np.flatnonzero(without.sizes()[:, number] > 0)
+            if len(used):
+                without[used] = without[used].reduce(np.full(len(used), number), np.full(len(used), np.inf))
+                start[used] = follow(alive[used], without[used])
+            lines = _lines(task, without, noise.noise_per, (number,))
+            chosen = [np.random.default_rng([seeds[row], turn, number]) for row in alive[lines.nodes].tolist()]
+            unlimited = np.full(len(lines.nodes), np.inf)
+            line, share, seen, _ = _sweep(task, noise, lines, start, unlimited, chosen)
+            node = lines.nodes[line]
+            following = _appended(without[node], lines[line], share)
+            # ends that are accepted exactly come first
+            accepted, before = task.margins(following.ends) > 0, task.margins(drafts[alive].ends) > 0
+            better = (accepted > before[node]) | ((accepted == before[node]) & (seen > margins[node] + _GAIN))
+            best = np.flatnonzero(better)
+            best = best[best_of_each(node[best], -seen[best] - 1e3 * accepted[best], 1)]
+            node = node[best]
+            drafts[alive[node]] = following[best]
+            if len(node):
+                crowds[node] = follow(alive[node], drafts[alive[node]])
     return drafts
 
 
