@@ -132,7 +132,7 @@ class Rose(Sequential):
             one-off invalidation rate below 1 - tau.
         """
         self._check_trained()
-        s = self.settings
+        s, stop = self.settings, FollowSettings(stop=stop).stop
         starts, _ = self._starts()
         mdp = self.mdp(starts, self._implementation(stop))
         policy, _ = train(mdp, s.ppo_settings(), s.seed, progress=s.progress)

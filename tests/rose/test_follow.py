@@ -277,6 +277,14 @@ def test_bad_options_end_in_one_sentence(method, people, options, message):
     assert text.endswith(".")
 
 
+def test_an_unknown_end_is_not_trained_for(method):
+    with pytest.raises(PlanError, match="stop must be"):
+        method.fit_closed_loop("robustly")
+    with pytest.raises(PlanError, match="stop must be"):
+        method.advise(np.zeros((1, 7)), np.full(1, np.inf), "robustly")
+    assert "robustly" not in method.closed_loop_policies_
+
+
 def test_bad_people_end_in_one_sentence(method, compas_linear, people):
     for odd, message in (
         (people.drop(columns="age"), "lack the columns age"),
