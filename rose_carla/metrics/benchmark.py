@@ -54,8 +54,8 @@ class Benchmark(carla.evaluation.Benchmark):
         Options of the metrics; see :class:`rose_carla.metrics.NoiseSettings`.
     closed_loop
         If given, the results have the closed-loop AIR as well, for which the method is asked again some ten times for
-        each try; its options ``n_tries``, ``max_decisions`` and ``max_cost``, see
-        :class:`rose_carla.metrics.ClosedLoopSettings`.
+        each try. Options that it has beside or instead of ``hyperparams``: ``n_tries``, ``max_decisions``,
+        ``max_cost`` and others of :class:`rose_carla.metrics.ClosedLoopSettings`.
 
     Examples
     --------

@@ -104,9 +104,10 @@ def closed_loop(
             break
         plans = advise(states[alive], limits[alive] - costs[alive])
         sizes = np.array([np.abs(plan).sum() for plan in plans])
+        answered = sizes > 0  # neither zeros nor NaN
         too_long = costs[alive] + sizes > limits[alive] + _SLACK
-        outcomes[alive[too_long]], outcomes[alive[sizes == 0]] = COST, NO_ANSWER
-        goes_on = np.flatnonzero(~too_long & (sizes > 0))
+        outcomes[alive[too_long]], outcomes[alive[~answered]] = COST, NO_ANSWER
+        goes_on = np.flatnonzero(~too_long & answered)
         alive, plans = alive[goes_on], [plans[row] for row in goes_on.tolist()]
         if len(alive) == 0:
             break

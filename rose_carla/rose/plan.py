@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
+from rose_carla.datasets import feature_groups
 from rose_carla.mdp import ActionSpace
 from rose_carla.models import favourable
 from rose_carla.noise import InvalidationRate
@@ -42,6 +43,14 @@ class Success:
     probability: float
     lower: float
     upper: float
+
+    @classmethod
+    def from_rates(cls, rates: InvalidationRate) -> list[Success]:
+        """Return the success of each of some invalidation rates."""
+        return [
+            cls(float(1 - rate), float(1 - upper), float(1 - lower))
+            for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
+        ]
 
     def __str__(self) -> str:
         return f"{self.probability:.0%} ({self.lower:.0%} to {self.upper:.0%})"
@@ -259,10 +268,7 @@ def make_plans(
     states = [np.vstack([row, plan]).cumsum(axis=0) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
     accepted = favourable(mlmodel)(np.concatenate(states))
-    successes = [
-        Success(float(1 - rate), float(1 - upper), float(1 - lower))
-        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
-    ]
+    successes = Success.from_rates(rates)
     at_factuals = successes[-len(rows) :]
     made, first, at = [], 0, 0
     for row, label, plan, ok, reason, nothing in zip(rows, labels, plans, found, reasons, at_factuals, strict=True):
@@ -281,7 +287,8 @@ def make_plans(
 
 
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
-    """Return encoded ``states`` (n, d) in original units, or unchanged if the data set cannot invert the encoding."""
+    """Return the features of encoded ``states`` (n, d) in original units, or ``states`` if the data set cannot invert
+    the encoding."""
     data, order = mlmodel.data, mlmodel.feature_input_order
     encoded = pd.DataFrame(states, columns=order)
     if not isinstance(data, DataCatalog):
@@ -289,7 +296,7 @@ def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
     for column in data.df.columns:  # columns that the classifier does not use, but the data set's pipeline needs
         if column not in encoded.columns:
             encoded[column] = data.df[column].iloc[0]
-    return data.inverse_transform(encoded).reset_index(drop=True)
+    return data.inverse_transform(encoded).reset_index(drop=True)[list(feature_groups(data, order))]
 
 
 def _python_value(value: Any) -> Any:

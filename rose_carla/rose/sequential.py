@@ -278,6 +278,7 @@ class Sequential(Method):
 
         Its success is the chance that people who implement the step are accepted; if they are not, they ask again.
         """
+        self._check_trained()
         rows = encoded_rows(self._mlmodel, people)
         accepted = self.task.probability(rows) > self.border
         asking = np.flatnonzero(~accepted)
