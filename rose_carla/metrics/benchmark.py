@@ -12,7 +12,7 @@ import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import NoiseError, PlanError, short_repr, unknown_name
-from rose_carla.metrics.closed_loop import ClosedLoopSettings
+from rose_carla.metrics.closed_loop_air import ClosedLoopSettings
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS, PAPER_METRICS, compute_metric
 from rose_carla.models.mlmodel import ListOrderModel, with_list_order

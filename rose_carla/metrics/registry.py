@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla.metrics.closed_loop import ClosedLoopAIR, ClosedLoopSettings
+from rose_carla.metrics.closed_loop_air import ClosedLoopAIR, ClosedLoopSettings
 from rose_carla.metrics.evaluations import (
     AccAIR,
     Evaluation,

@@ -17,7 +17,7 @@ from rose_carla.mdp import Accumulated, OneOff, Revisited, Robustness
 from rose_carla.models import encoded_rows, favourable, probability
 from rose_carla.noise import NOISE_PER, Claim, ClosedLoop, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic, Update, train
-from rose_carla.rose.closed_loop import Advisor, Followed, FollowSettings, RevisitSettings, cost_limits, simulate
+from rose_carla.rose.advice import Advisor, Followed, FollowSettings, RevisitSettings, cost_limits, simulate
 from rose_carla.rose.derived_settings import MIN_ACTIONS
 from rose_carla.rose.plan import Plan
 from rose_carla.rose.search import Planner, Task, has_plateaus

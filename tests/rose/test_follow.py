@@ -10,7 +10,7 @@ from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.errors import DataError, PlanError
 from rose_carla.mdp import ActionSpace, Feature, OneOff, Revisited
 from rose_carla.noise import GaussianNoise, PlausibleNoise, density_of, noisy_step, unit_actions, wilson_interval
-from rose_carla.rose.closed_loop import Advisor
+from rose_carla.rose.advice import Advisor
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
