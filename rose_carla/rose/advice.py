@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class FollowSettings(Hyperparameters):
 class RevisitSettings(Hyperparameters):
     """Option of :meth:`rose_carla.rose.Rose.plan`."""
 
-    #: Maximum number of answers of people who come back, if the plan says how they fare.
+    #: Maximum number of further answers of people who implemented the plan, if it says how they fare.
     revisits: int | None = optional(integer(1, le=10**4))
 
 
@@ -89,6 +89,7 @@ def simulate(
     max_decisions: int,
     seed: int,
     max_costs: np.ndarray | None = None,
+    first: Sequence[np.ndarray] | None = None,
 ) -> ClosedLoop:
     """Return tries of people (b, d) who implement answers with ``noise`` until they are where they may stop.
 
@@ -116,6 +117,7 @@ def simulate(
         row_generators(factuals, seed, _TRIES),
         max_costs,
         noise.noise_per,
+        first,
     )
 
 

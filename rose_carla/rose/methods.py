@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -160,6 +160,7 @@ class Rose(Sequential):
         max_cost: Any = None,
         stop: str = "accepted",
         noise_per: str | None = None,
+        plans: Sequence[Plan] | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> Followed:
         """Simulate people who implement an answer noisily, look where they landed, ask again, and stop when accepted.
@@ -180,6 +181,9 @@ class Rose(Sequential):
         noise_per
             Whether answers are implemented with a NoisyStep per ``"unit"`` of action or per ``"action"``; None: as in
             the settings.
+        plans
+            Plans of these people, in order, that they implement as a whole before they look for the first time; None:
+            they ask for each step.
         rng
             Seed or generator of the tries; None: the method's seed.
 
@@ -196,6 +200,8 @@ class Rose(Sequential):
         how = self.settings.noise_per if noise_per is None else noise_per
         options = FollowSettings(n_tries, max_decisions, stop, how)
         rows, labels = encoded_rows(self._mlmodel, people), list(people.index)
+        if plans is not None and len(plans) != len(rows):
+            raise PlanError(f"Expected a plan for each of {len(rows)} people, got {len(plans)}.")
         limits = None if max_cost is None else cost_limits(max_cost, len(rows))
         noise = self._implementation(options.stop, options.noise_per)
         if isinstance(rng, np.random.Generator):
@@ -218,6 +224,7 @@ class Rose(Sequential):
                 options.max_decisions,
                 chosen,
                 None if limits is None else limits[part],
+                None if plans is None else [plan.actions for plan in plans[part]],
             )
             for part in tqdm(parts, desc="follow", disable=disable, leave=False)
         ]
@@ -233,14 +240,14 @@ class Rose(Sequential):
         factuals
             Encoded rows.
         revisits
-            If given, plans also tell the chance of people who come back after every answer, up to so many times; see
-            :meth:`follow`.
+            If given, plans also have the success of people who implement the plan, look where they landed and, if they
+            are not accepted, come back for the next step, up to so many times; see :meth:`follow`.
         """
         revisits = RevisitSettings(revisits).revisits
         plans = super().plan(factuals)
         if revisits is None:
             return plans
-        followed = self.follow(factuals, _REVISIT_TRIES, max_decisions=revisits)
+        followed = self.follow(factuals, _REVISIT_TRIES, max_decisions=1 + revisits, plans=plans)
         return [
             dataclasses.replace(plan, revisits=revisits, revisited=success)
             for plan, success in zip(plans, followed.successes, strict=True)

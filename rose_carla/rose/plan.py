@@ -125,8 +125,8 @@ class Plan:
         Success of changing nothing, under the same noise. Accumulated noise comes with actions only, so under it this
         is 0 for a rejected person; under one-off noise it is the accepted share of noisy versions of the factual.
     revisits, revisited
-        Maximum number of answers, and the success, of people who look where they landed after each of them and ask
-        again, under accumulated noise; None if this was not asked for.
+        Success of people who implement the plan, look where they landed and, if they are not accepted, come back for
+        the next step, at most ``revisits`` times, under accumulated noise; None if this was not asked for.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class Plan:
         """Return the plan as text: a line for the person, for changing nothing, for each step, and for revisits."""
         first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
         steps = [f"  {number}. {step}: {step.outcome()}" for number, step in enumerate(self.steps, start=1)]
-        back = [f"  With up to {self.revisits} revisits: success {self.revisited}"] if self.revisited else []
+        back = [f"  Coming back up to {self.revisits} times: success {self.revisited}"] if self.revisited else []
         return [first, f"  Without changes: success {self.without_plan}", *steps, *back]
 
     def to_rows(self) -> Iterator[dict[str, Any]]:

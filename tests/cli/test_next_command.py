@@ -165,7 +165,7 @@ def test_plans_with_revisits(run, folder, direct):
     pd.testing.assert_frame_equal(rows.drop(columns=back), plain.drop(columns=back))
     assert (plain[back] == "").all(axis=None)
     text = run(*words, "--format", "text").out
-    assert text.count("  With up to 3 revisits: success ") == 12
+    assert text.count("  Coming back up to 3 times: success ") == 12
     objects = [json.loads(line) for line in run(*words, "--format", "json").out.splitlines()]
     assert [each["revisited"] for each in objects] == [plan.revisited.to_dict() for plan in plans]
     check_error(run(*words[:-1], 0), "revisits")

@@ -393,14 +393,21 @@ def test_plans_tell_the_success_of_people_who_come_back(method, people):
         assert first.revisits is first.revisited is None
         np.testing.assert_array_equal(first.actions, last.actions)
         assert str(last).startswith(str(first))
-        assert f"With up to 6 revisits: success {last.revisited}" in str(last)
+        assert f"Coming back up to 6 times: success {last.revisited}" in str(last)
         # the tries are the same, and go on
         assert other.revisited.probability <= last.revisited.probability
         assert last.to_frame()["revisits"].tolist() == [6] * len(last.steps)
         assert last.to_dict()["revisited"]["probability"] == pytest.approx(last.revisited.probability, abs=1e-4)
-    # one visit is one answer: its success is that of the next step
-    for plan, step in zip(once, method.next_steps(some), strict=True):
-        assert plan.revisited.lower - 0.06 < step.success.probability < plan.revisited.upper + 0.06
+    # without coming back, people fare as under accumulated noise
+    rows, noise = some[method._mlmodel.feature_input_order].to_numpy(dtype=float), method._implementation()
+    fixed = noise.evaluate(rows, [plan.actions for plan in plain], 4000, np.random.default_rng(0), 0.95)
+    alone = method.follow(some, 400, max_decisions=1, plans=plain)
+    for rate, success, other in zip(fixed.rate, alone.successes, once, strict=True):
+        assert success.lower - 0.02 < 1 - rate < success.upper + 0.02
+        assert other.revisited.upper > 1 - rate
+    np.testing.assert_allclose(alone.tries.costs, np.repeat([[plan.cost] for plan in plain], 400, axis=1))
+    with pytest.raises(PlanError, match="Expected a plan for each of 3 people, got 1"):
+        method.follow(some, plans=plain[:1])
     for odd in (0, -1, 2.5, "x"):
         with pytest.raises(PlanError, match="revisits must be an integer of at least 1"):
             method.plan(some, revisits=odd)

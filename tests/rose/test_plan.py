@@ -78,7 +78,7 @@ def test_json_object():
 def test_success_of_people_who_come_back():
     back = {"revisits": 3, "revisited": Success(0.98764, 0.96, 0.99)}
     plan = dataclasses.replace(make_plan(1), **back)
-    assert plan.lines()[-1] == "  With up to 3 revisits: success 99% (96% to 99%)"
+    assert plan.lines()[-1] == "  Coming back up to 3 times: success 99% (96% to 99%)"
     columns = ["revisits", "revisited", "revisited_lower", "revisited_upper"]
     for each in (plan, dataclasses.replace(make_plan(0), **back)):
         assert each.to_frame()[columns].to_numpy().tolist() == [[3, 0.9876, 0.96, 0.99]]
