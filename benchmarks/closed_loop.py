@@ -27,7 +27,7 @@ from measured_tables import Build, MeasuredTable, add_options, build, chosen_tab
 from result_file import ResultFile, markdown
 from rose_carla.noise import ClosedLoop
 from rose_carla.rose import Rose
-from rose_carla.rose.closed_loop import simulate
+from rose_carla.rose.advice import simulate
 
 SETTINGS = ("german", "adult", "compas")
 #: Maximum number of answers, and a larger one.

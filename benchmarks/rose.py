@@ -16,6 +16,8 @@ import argparse
 import contextlib
 import io
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -161,7 +163,32 @@ def speed(name: str) -> None:
     for label, other in others.items():
         taken = seconds_of(lambda: other.get_counterfactuals(few)) / len(few)  # noqa: B023
         print(f"        {label}: {1e3 * taken:.1f} ms a person, {taken / each[1000]:.0f} times as long")
+    beside_busy_processes(method, people.head(20))
     steps_per_second(name, model, method)
+
+
+def beside_busy_processes(method: Rose, people: pd.DataFrame, n_processes: int = 2) -> None:
+    """Processor time of single plans on an otherwise idle machine, and beside processes that keep its cores busy."""
+
+    def median_ms() -> float:
+        taken = []
+        for row in range(len(people)):
+            start = time.process_time()
+            method.plan(people.iloc[row : row + 1])
+            taken.append(time.process_time() - start)
+        return 1e3 * float(np.median(taken))
+
+    quiet = median_ms()
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n_processes)]
+    try:
+        beside = median_ms()
+    finally:
+        for process in busy:
+            process.kill()
+    print(
+        f"        processor time of a single plan: {quiet:.1f} ms, beside {n_processes} busy processes "
+        f"{beside:.1f} ms, {beside / quiet:.2f} times"
+    )
 
 
 def steps_per_second(name: str, model: Any, method: Rose) -> None:

@@ -8,7 +8,8 @@ import itertools
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
-from rose_carla.bench import METRICS, Finished, Result, results_frame
+from rose_carla.bench import Finished, Result, results_frame
+from rose_carla.metrics import METRICS
 from rose_carla.ppo import Update
 from rose_carla.rose.plan import Plan, PlanStep, Success
 
@@ -30,8 +31,8 @@ def random_results(experiments, n=12, seed=0, missing=0.1):
             arrays = {}
             for metric in judgement.metrics:
                 values = rng.random(n) if metric in RATES else typical * rng.uniform(0.5, 1.5, n)
-                arrays |= dict.fromkeys(METRICS[metric].evaluation.columns, typical * values)
-                arrays[metric] = np.where(without_recourse, np.nan, values.round(6))
+                values = np.where(without_recourse, np.nan, values.round(6))
+                arrays |= dict.fromkeys(METRICS[metric].evaluation.columns, values)
             results[judgement] = Result(arrays)
     return results_frame(experiments, Finished(results, {}, 0, len(results)))
 

@@ -242,17 +242,10 @@ class Judgement:
             if name not in METRICS:
                 raise ExperimentError(unknown_name("metric", name, METRICS))
 
-    @property
-    def _asks(self) -> bool:
-        """Whether a metric asks the method again."""
-        return any("method" in METRICS[name].needs for name in self.metrics)
-
     @functools.cached_property
     def key(self) -> str:
         """Hash of all that shapes the result."""
         modules = {METRICS[name].evaluation.__module__ for name in self.metrics}
-        if self._asks:
-            modules |= set(entry(self.recourse.method).modules)
         return key_of(
             {
                 "cell": "judgement",
@@ -276,7 +269,7 @@ class Judgement:
         noise = {**self.noise.as_dict(), "seed": setting.seed}
         given = {"plans": _plans(recourse, factuals.index), "seconds": recourse.about.get("seconds")}
         with time_limit(PATIENCE, f"{self.recourse.method} was stopped after {PATIENCE:.0f} s"):
-            if self._asks:
+            if any("method" in METRICS[name].needs for name in self.metrics):  # it is asked again
                 given["method"] = self.recourse.build(model, factuals)[0]
             frames = [compute_metric(name, model, factuals, ends, noise, given) for name in self.metrics]
         frame = pd.concat(frames, axis=1)

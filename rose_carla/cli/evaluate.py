@@ -206,13 +206,17 @@ def _evaluate_all(
             try:
                 with console.user_code():
                     benchmark = _run_method(build, model, factuals, seed, noise)
+                    without_method = isinstance(benchmark._recourse_method, GivenCounterfactuals)
                     frames = []
                     for metric in chosen:
-                        frames.append(benchmark.compute_metric(metric))
+                        if not (without_method and "method" in METRICS[metric].needs):
+                            with time_limit(PATIENCE, f"timeout after {PATIENCE:.0f} s"):
+                                frames.append(benchmark.compute_metric(metric))
                         bar.update()
                 results[name] = pd.concat(frames, axis=1)
-                if isinstance(benchmark._recourse_method, GivenCounterfactuals):
-                    results[name]["Recourse_Time"] = np.nan
+                if without_method:
+                    unknown = [column for column in columns if column in ("Recourse_Time", *CLOSED_LOOP)]
+                    results[name][unknown] = np.nan
             except Exception as error:  # methods may raise anything
                 failures[name] = console.describe_error(error)
     return results, failures

@@ -103,7 +103,7 @@ FORMATS: Mapping[str, Callable[[list[Answer], TextIO, bool], None]] = {
     "--revisits",
     type=click.IntRange(1, 10**4),
     metavar="K",
-    help="add the success of people who come back for the next step, up to K times",
+    help="add the success of people who come back for a further step after the plan, up to K times",
 )
 @click.option("--extrapolate", is_flag=True, help="accept values outside the range of the training data")
 @click.option(

@@ -210,7 +210,8 @@ class ActionSpace:
     def lengths(self, states: np.ndarray) -> np.ndarray:
         """Return the L1 length of each action in each of (b, d) states, (b, n)."""
         moves = np.abs(self.moves) * self.units[self._column]
-        lengths = np.minimum(moves, self.room(states, self._column, self.moves))
+        # beyond a bound the room is negative: a move there would lead back to the bound
+        lengths = np.abs(np.minimum(moves, self.room(states, self._column, self.moves)))
         for action in np.flatnonzero(self.moves == 0).tolist():
             columns = list(self.features[self.feature_numbers[action]].columns)
             lengths[:, action] = np.abs(states[:, columns] - self._put[action, columns]).sum(axis=1)

@@ -1,7 +1,7 @@
 """The paper's metrics, with the interfaces of both CARLA releases."""
 
 from rose_carla.metrics.benchmark import Benchmark
-from rose_carla.metrics.closed_loop import ClosedLoopAIR, ClosedLoopSettings
+from rose_carla.metrics.closed_loop_air import ClosedLoopAIR, ClosedLoopSettings
 from rose_carla.metrics.evaluations import (
     AccAIR,
     Evaluation,

@@ -12,7 +12,7 @@ import pandas as pd
 from carla.models.api import MLModel
 from carla.recourse_methods.api import RecourseMethod
 from rose_carla.errors import NoiseError, PlanError, short_repr, unknown_name
-from rose_carla.metrics.closed_loop import ClosedLoopSettings
+from rose_carla.metrics.closed_loop_air import ClosedLoopSettings
 from rose_carla.metrics.evaluations import NoiseSettings, align
 from rose_carla.metrics.registry import METRICS, PAPER_METRICS, compute_metric
 from rose_carla.models.mlmodel import ListOrderModel, with_list_order
@@ -54,8 +54,8 @@ class Benchmark(carla.evaluation.Benchmark):
         Options of the metrics; see :class:`rose_carla.metrics.NoiseSettings`.
     closed_loop
         If given, the results have the closed-loop AIR as well, for which the method is asked again some ten times for
-        each try; its options ``n_tries``, ``max_decisions`` and ``max_cost``, see
-        :class:`rose_carla.metrics.ClosedLoopSettings`.
+        each try. Options that it has beside or instead of ``hyperparams``: ``n_tries``, ``max_decisions``,
+        ``max_cost`` and others of :class:`rose_carla.metrics.ClosedLoopSettings`.
 
     Examples
     --------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pandas as pd
 from carla.models.api import MLModel
-from rose_carla.metrics.closed_loop import ClosedLoopAIR
+from rose_carla.metrics.closed_loop_air import ClosedLoopAIR, ClosedLoopSettings
 from rose_carla.metrics.evaluations import (
     AccAIR,
     Evaluation,
@@ -73,7 +73,7 @@ METRICS: Mapping[str, Metric] = {
         "Closed-loop AIR",
         False,
         ClosedLoopAIR,
-        ("noise", "method", "n_tries", "max_decisions", "max_cost"),
+        ("noise", "method", *(each.name for each in fields(ClosedLoopSettings))),
         in_paper=False,
     ),
 }

@@ -67,6 +67,7 @@ def closed_loop(
     rngs: Sequence[np.random.Generator],
     max_costs: np.ndarray | None = None,
     noise_per: str = "unit",
+    first: Sequence[np.ndarray] | None = None,
 ) -> ClosedLoop:
     """Simulate people who ask for advice, implement it noisily, look where they landed and ask again.
 
@@ -88,6 +89,8 @@ def closed_loop(
         One generator for each person: tries do not depend on the rest of the batch.
     max_costs
         (b,) L1 length that a try may not exceed; None for no limit.
+    first
+        For each person a plan (k, d) that is their first answer; those with an empty one ask.
     """
     shape = (len(factuals), n_tries)
     states = np.repeat(factuals.astype(float), n_tries, axis=0)
@@ -99,14 +102,23 @@ def closed_loop(
     arrived = np.repeat(np.asarray(favourable(factuals), dtype=bool), n_tries)
     outcomes[arrived] = SUCCESS
     alive = np.flatnonzero(~arrived)
-    for _ in range(max_decisions):
+    for decision in range(max_decisions):
         if len(alive) == 0:
             break
-        plans = advise(states[alive], limits[alive] - costs[alive])
+        given = [np.empty((0, states.shape[1]))] * len(alive)
+        if first is not None and decision == 0:
+            given = [first[row // n_tries] for row in alive.tolist()]
+        asking = np.array([row for row, plan in enumerate(given) if len(plan) == 0], dtype=int)
+        plans = list(given)
+        if len(asking):
+            answers = advise(states[alive[asking]], (limits - costs)[alive[asking]])
+            for row, answer in zip(asking.tolist(), answers, strict=True):
+                plans[row] = answer
         sizes = np.array([np.abs(plan).sum() for plan in plans])
+        answered = sizes > 0  # neither zeros nor NaN
         too_long = costs[alive] + sizes > limits[alive] + _SLACK
-        outcomes[alive[too_long]], outcomes[alive[sizes == 0]] = COST, NO_ANSWER
-        goes_on = np.flatnonzero(~too_long & (sizes > 0))
+        outcomes[alive[too_long]], outcomes[alive[~answered]] = COST, NO_ANSWER
+        goes_on = np.flatnonzero(~too_long & answered)
         alive, plans = alive[goes_on], [plans[row] for row in goes_on.tolist()]
         if len(alive) == 0:
             break

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from rose_carla._lib.params import Hyperparameters, check_seed, choice, factor, flag, integer, number
+from rose_carla._lib.params import check_seed, choice, factor, flag, integer, number
 from rose_carla.datasets import action_units
-from rose_carla.errors import PlanError, short_repr
+from rose_carla.errors import PlanError
 from rose_carla.mdp import Accumulated, OneOff, Revisited, Robustness
 from rose_carla.models import encoded_rows, favourable, probability
 from rose_carla.noise import NOISE_PER, Claim, ClosedLoop, PlausibleNoise, density_of
 from rose_carla.ppo import ActorCritic, Update, train
-from rose_carla.rose.closed_loop import Advisor, Followed, simulate
+from rose_carla.rose.advice import Advisor, Followed, FollowSettings, RevisitSettings, cost_limits, simulate
 from rose_carla.rose.derived_settings import MIN_ACTIONS
 from rose_carla.rose.plan import Plan
 from rose_carla.rose.search import Planner, Task, has_plateaus
@@ -35,8 +35,6 @@ _CLOSED_LOOP = "closed-loop-"
 _TRIES = 20_000
 #: Tries of each person in a plan with revisits.
 _REVISIT_TRIES = 200
-#: When people of a closed loop stop.
-STOPS = ("accepted", "robust")
 
 
 @dataclass(frozen=True)
@@ -80,33 +78,6 @@ class RoseSettings(SequentialSettings):
             )
 
 
-@dataclass(frozen=True)
-class FollowSettings(Hyperparameters):
-    """Options of :meth:`Rose.follow`."""
-
-    #: Independent tries of each person.
-    n_tries: int = integer(100, le=10**6)
-    #: Maximum number of answers that a try implements.
-    max_decisions: int = integer(20, le=10**4)
-    #: When people stop.
-    stop: str = choice("accepted", names=STOPS)
-    #: Whether answers are implemented with a NoisyStep per unit of action or per action.
-    noise_per: str = choice("unit", names=NOISE_PER)
-
-
-def _cost_limits(max_cost: Any, n: int) -> np.ndarray:
-    """Return the largest cost of each of ``n`` people."""
-    try:
-        limits = np.asarray(max_cost, dtype=float)
-    except (TypeError, ValueError):
-        limits = np.full(1, np.nan)
-    if limits.shape not in ((), (n,)) or not (limits >= 0).all():
-        raise PlanError(
-            f"max_cost must be a number of at least 0, or one for each of {n} people, got {short_repr(max_cost)}."
-        )
-    return np.broadcast_to(limits, n)
-
-
 class Rose(Sequential):
     """Base class of ROSE-one and ROSE-mul, which differ only in the noise model."""
 
@@ -145,7 +116,7 @@ class Rose(Sequential):
             one_off.noise,
             s.unit_variance,
             action_units(self._mlmodel.data, self._mlmodel.feature_input_order, s.action_unit),
-            noise_per=noise_per or s.noise_per,
+            noise_per=s.noise_per if noise_per is None else noise_per,
             stop=one_off if stop == "robust" else None,
         )
 
@@ -161,7 +132,7 @@ class Rose(Sequential):
             one-off invalidation rate below 1 - tau.
         """
         self._check_trained()
-        s = self.settings
+        s, stop = self.settings, FollowSettings(stop=stop).stop
         starts, _ = self._starts()
         mdp = self.mdp(starts, self._implementation(stop))
         policy, _ = train(mdp, s.ppo_settings(), s.seed, progress=s.progress)
@@ -174,6 +145,7 @@ class Rose(Sequential):
         An action (1, d) in the encoded space, of zeros where none is possible. ``budgets`` (m,) are the L1 lengths that
         people can still go; infinity is no limit.
         """
+        self._check_trained()
         if stop not in self.closed_loop_policies_:
             self.fit_closed_loop(stop)
         s, policy = self.settings, self.closed_loop_policies_[stop]
@@ -188,6 +160,7 @@ class Rose(Sequential):
         max_cost: Any = None,
         stop: str = "accepted",
         noise_per: str | None = None,
+        plans: Sequence[Plan] | None = None,
         rng: int | np.random.Generator | None = None,
     ) -> Followed:
         """Simulate people who implement an answer noisily, look where they landed, ask again, and stop when accepted.
@@ -208,6 +181,9 @@ class Rose(Sequential):
         noise_per
             Whether answers are implemented with a NoisyStep per ``"unit"`` of action or per ``"action"``; None: as in
             the settings.
+        plans
+            Plans of these people, in order, that they implement as a whole before they look for the first time; None:
+            they ask for each step.
         rng
             Seed or generator of the tries; None: the method's seed.
 
@@ -221,9 +197,12 @@ class Rose(Sequential):
         True
         """
         self._check_trained()
-        options = FollowSettings(n_tries, max_decisions, stop, noise_per or self.settings.noise_per)
+        how = self.settings.noise_per if noise_per is None else noise_per
+        options = FollowSettings(n_tries, max_decisions, stop, how)
         rows, labels = encoded_rows(self._mlmodel, people), list(people.index)
-        limits = None if max_cost is None else _cost_limits(max_cost, len(rows))
+        if plans is not None and len(plans) != len(rows):
+            raise PlanError(f"Expected a plan for each of {len(rows)} people, got {len(plans)}.")
+        limits = None if max_cost is None else cost_limits(max_cost, len(rows))
         noise = self._implementation(options.stop, options.noise_per)
         if isinstance(rng, np.random.Generator):
             rng = int(rng.integers(2**63))
@@ -245,6 +224,7 @@ class Rose(Sequential):
                 options.max_decisions,
                 chosen,
                 None if limits is None else limits[part],
+                None if plans is None else [plan.actions for plan in plans[part]],
             )
             for part in tqdm(parts, desc="follow", disable=disable, leave=False)
         ]
@@ -260,13 +240,14 @@ class Rose(Sequential):
         factuals
             Encoded rows.
         revisits
-            If given, plans also tell the chance of people who come back after every answer, up to so many times; see
-            :meth:`follow`.
+            If given, plans also have the success of people who implement the plan, look where they landed and, if they
+            are not accepted, come back for the next step, up to so many times; see :meth:`follow`.
         """
+        revisits = RevisitSettings(revisits).revisits
         plans = super().plan(factuals)
         if revisits is None:
             return plans
-        followed = self.follow(factuals, _REVISIT_TRIES, max_decisions=revisits)
+        followed = self.follow(factuals, _REVISIT_TRIES, max_decisions=1 + revisits, plans=plans)
         return [
             dataclasses.replace(plan, revisits=revisits, revisited=success)
             for plan, success in zip(plans, followed.successes, strict=True)

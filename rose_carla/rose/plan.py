@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from carla.data.catalog import DataCatalog
 from carla.models.api import MLModel
+from rose_carla.datasets import feature_groups
 from rose_carla.mdp import ActionSpace
 from rose_carla.models import favourable
 from rose_carla.noise import InvalidationRate
@@ -42,6 +43,14 @@ class Success:
     probability: float
     lower: float
     upper: float
+
+    @classmethod
+    def from_rates(cls, rates: InvalidationRate) -> list[Success]:
+        """Return the success of each of some invalidation rates."""
+        return [
+            cls(float(1 - rate), float(1 - upper), float(1 - lower))
+            for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
+        ]
 
     def __str__(self) -> str:
         return f"{self.probability:.0%} ({self.lower:.0%} to {self.upper:.0%})"
@@ -116,8 +125,8 @@ class Plan:
         Success of changing nothing, under the same noise. Accumulated noise comes with actions only, so under it this
         is 0 for a rejected person; under one-off noise it is the accepted share of noisy versions of the factual.
     revisits, revisited
-        Maximum number of answers, and the success, of people who look where they landed after each of them and ask
-        again, under accumulated noise; None if this was not asked for.
+        Success of people who implement the plan, look where they landed and, if they are not accepted, come back for
+        the next step, at most ``revisits`` times, under accumulated noise; None if this was not asked for.
 
     Examples
     --------
@@ -173,7 +182,7 @@ class Plan:
         """Return the plan as text: a line for the person, for changing nothing, for each step, and for revisits."""
         first = f"Person {self.label}: {self.reason}" if self.reason else f"Plan for person {self.label}"
         steps = [f"  {number}. {step}: {step.outcome()}" for number, step in enumerate(self.steps, start=1)]
-        back = [f"  With up to {self.revisits} revisits: success {self.revisited}"] if self.revisited else []
+        back = [f"  Coming back up to {self.revisits} times: success {self.revisited}"] if self.revisited else []
         return [first, f"  Without changes: success {self.without_plan}", *steps, *back]
 
     def to_rows(self) -> Iterator[dict[str, Any]]:
@@ -259,10 +268,7 @@ def make_plans(
     states = [np.vstack([row, plan]).cumsum(axis=0) for row, plan in zip(rows, plans, strict=True)]
     values = original_values(mlmodel, np.concatenate(states))
     accepted = favourable(mlmodel)(np.concatenate(states))
-    successes = [
-        Success(float(1 - rate), float(1 - upper), float(1 - lower))
-        for rate, lower, upper in zip(rates.rate, rates.lower, rates.upper, strict=True)
-    ]
+    successes = Success.from_rates(rates)
     at_factuals = successes[-len(rows) :]
     made, first, at = [], 0, 0
     for row, label, plan, ok, reason, nothing in zip(rows, labels, plans, found, reasons, at_factuals, strict=True):
@@ -281,7 +287,8 @@ def make_plans(
 
 
 def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
-    """Return encoded ``states`` (n, d) in original units, or unchanged if the data set cannot invert the encoding."""
+    """Return the features of encoded ``states`` (n, d) in original units, or ``states`` if the data set cannot invert
+    the encoding."""
     data, order = mlmodel.data, mlmodel.feature_input_order
     encoded = pd.DataFrame(states, columns=order)
     if not isinstance(data, DataCatalog):
@@ -289,7 +296,7 @@ def original_values(mlmodel: MLModel, states: np.ndarray) -> pd.DataFrame:
     for column in data.df.columns:  # columns that the classifier does not use, but the data set's pipeline needs
         if column not in encoded.columns:
             encoded[column] = data.df[column].iloc[0]
-    return data.inverse_transform(encoded).reset_index(drop=True)
+    return data.inverse_transform(encoded).reset_index(drop=True)[list(feature_groups(data, order))]
 
 
 def _python_value(value: Any) -> Any:

@@ -32,7 +32,7 @@ from rose_carla.models.mlmodel import with_list_order
 from rose_carla.noise import most_failures_below, row_generators
 from rose_carla.ppo import ActorCritic, PPOSettings, Update, train
 from rose_carla.ppo.policy import POLICY, load_policy, policy_from_weights, save_policy
-from rose_carla.rose.closed_loop import greedy_changes
+from rose_carla.rose.advice import greedy_changes
 from rose_carla.rose.derived_settings import MIN_ACTIONS, default_max_actions, default_multiples
 from rose_carla.rose.plan import Plan, PlanStep, make_plans
 from rose_carla.rose.search import Planner, SearchResult, Task, calibrate, walk
@@ -278,6 +278,7 @@ class Sequential(Method):
 
         Its success is the chance that people who implement the step are accepted; if they are not, they ask again.
         """
+        self._check_trained()
         rows = encoded_rows(self._mlmodel, people)
         accepted = self.task.probability(rows) > self.border
         asking = np.flatnonzero(~accepted)

@@ -204,6 +204,17 @@ def test_success_is_certain_at_the_end_and_not_before(fastar, people):
             assert "no plan found" in plan.reason
 
 
+def test_people_who_follow_each_next_action_walk_along_the_plan(fastar, people):
+    found = [plan for plan in fastar.plan(people.head(8)) if plan.found]
+    assert len(found) > 3
+    for plan in found:
+        for state, change in zip(plan.states, plan.actions, strict=False):
+            answers = fastar.advise(state[None], np.array([np.inf]))
+            np.testing.assert_allclose(answers[0][0], change)
+    first = fastar.next_action(people.loc[[found[0].label]])
+    assert (first.feature, first.after) == (found[0].steps[0].feature, found[0].steps[0].after)
+
+
 @pytest.mark.parametrize("margin", [0.5, 0.75])
 def test_all_plans_end_beyond_the_margin(compas_ann, margin):
     factuals = models.negative_instances(compas_ann).head(40)

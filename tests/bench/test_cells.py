@@ -11,11 +11,11 @@ from rose_carla import baselines, datasets, metrics, models
 from carla.recourse_methods import GrowingSpheres
 from cell_examples import FEW, SETTING, fake, judgement, run
 from rose_carla._lib.runtime import seeded
-from rose_carla.bench import METHODS, METRICS, Judgement, Recourse, Setting, Store
+from rose_carla.bench import METHODS, METRICS, Experiment, Judgement, Recourse, Setting, Store, results_frame
 from rose_carla.errors import ExperimentError
-from rose_carla.metrics import NoiseSettings
+from rose_carla.metrics import PAPER_METRICS, NoiseSettings
 
-WITHOUT_TIME = tuple(name for name in METRICS if name != "Recourse_Time")
+WITHOUT_TIME = tuple(name for name in PAPER_METRICS if name != "Recourse_Time")
 
 
 def test_key_depends_on_everything_that_shapes_the_result():
@@ -136,3 +136,48 @@ def test_plans_stay_with_their_people_when_one_has_no_recourse(monkeypatch, tmp_
     assert np.isnan(rates).tolist() == [False, True, False, False]
     at_once = metrics.AccAIR(model, options).get_evaluation(people, benchmark.counterfactuals)["Acc_AIR"]
     assert (at_once.to_numpy() != rates)[[0, 2, 3]].any()
+
+
+def test_closed_loop_of_a_cell_is_that_of_the_benchmark():
+    setting = dataclasses.replace(SETTING, people=2)
+    cell = judgement("GrSp", "Closed_Loop_AIR", setting)
+    judged = cell.run(cell.recourse.run()).arrays
+    model, people = setting.model(), setting.factuals()
+    with seeded(0):
+        method = GrowingSpheres(model, {})
+    benchmark = rose_carla.Benchmark(model, method, people, {"n_samples": 50}, {})
+    expected = benchmark.compute_metric("Closed_Loop_AIR")
+    assert list(judged) == list(expected.columns)
+    for column, values in judged.items():
+        np.testing.assert_array_equal(values, expected[column], err_msg=column)
+    assert (judged["Closed_Loop_Decisions"] >= 1).all()
+
+
+def test_key_of_the_closed_loop_depends_on_the_method(monkeypatch):
+    cell, plain = judgement("GrSp", "Closed_Loop_AIR"), judgement("GrSp", "Acc_AIR")
+    before = cell.key, plain.key
+    assert before[0] != before[1]
+    monkeypatch.setitem(METHODS, "GrSp", dataclasses.replace(METHODS["GrSp"], source="changed"))
+    assert judgement("GrSp", "Closed_Loop_AIR").key not in before
+    assert judgement("ROSE-one", "Closed_Loop_AIR").key != judgement("ROSE-mul", "Closed_Loop_AIR").key
+
+
+def test_closed_loop_that_fails_is_nan_in_the_results(monkeypatch, tmp_path):
+    made = []
+
+    def second_time_unlucky():
+        made.append(1)
+        if len(made) == 2:
+            raise MemoryError("none left")
+
+    fake(monkeypatch, second_time_unlucky)
+    bad, good = judgement("GrSp", "Closed_Loop_AIR"), judgement("GrSp")
+    finished = run([bad, good], tmp_path)
+    assert dict(finished.errors) == {bad: "MemoryError: none left"}
+    frame = results_frame([Experiment("", (good, bad))], finished)
+    assert frame[list(METRICS["Closed_Loop_AIR"].evaluation.columns)].isna().all(axis=None)
+    assert frame["Proximity"].notna().all()
+    # the most favourable row of the data: one decision is enough
+    found = run([bad, good], tmp_path).results[bad].arrays
+    assert (found["Closed_Loop_AIR"] < 0.2).all()
+    assert found["Closed_Loop_Decisions"] == pytest.approx(1, abs=0.3)

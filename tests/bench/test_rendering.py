@@ -42,6 +42,7 @@ from rose_carla.bench.render import (
 )
 from rose_carla.bench.table import DATASET_TITLES, TABLE_METRICS, Row, Value
 from rose_carla.errors import ExperimentError
+from rose_carla.metrics import METRICS
 
 SCRIPT = "<script>alert('&')</script>"
 SPECIAL = r"\&%$#_{}~^<>±σ²²σ↑↓–≥τ|" + '"'
@@ -348,7 +349,8 @@ def test_report_without_a_failed_metric(tmp_path):
                 errors[judgement] = "MemoryError: none left"
             else:
                 rng = np.random.default_rng(len(results))
-                results[judgement] = Result({metric: rng.random(4) for metric in judgement.metrics})
+                names = [name for metric in judgement.metrics for name in METRICS[metric].evaluation.columns]
+                results[judgement] = Result({name: rng.random(4) for name in names})
     frame = results_frame(spec.experiments, Finished(results, errors, 0, 8))
     assert "Acc_AIR" not in set(t_tests(frame)["Metric"])
     assert len(claims(frame)) <= 1

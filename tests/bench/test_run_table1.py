@@ -95,6 +95,7 @@ def test_run_json_has_provenance(quick):
     assert about["cells"]["seconds"] > 0
     expected = {
         "actionable": False, "backend": "local", "cells": str(quick / "cells"), "classifier": "ann",
+        "closed_loop": False,
         "datasets": ["german"], "methods": list(TABLE_1), "noise_per": "unit",
         "out": str(quick / "out"), "quick": True, "scheduler": None,
         "seeds": 1,
@@ -110,6 +111,33 @@ def test_run_json_has_provenance(quick):
     assert about["peak_memory_gb"] > 0
     assert about["hyperparams"].keys() == set(TABLE_1)
     assert about["hyperparams"]["ROSE-mul"]["tau"] == 0.75
+
+
+def test_closed_loop_on_request(capsys, tmp_path):
+    words = ["table1", "--quick", "--datasets", "compas", "--classifier", "linear", "--methods", "GrSp", "ARAR"]
+    words += ["--jobs", "1", "--out", str(tmp_path / "out"), "--cells", str(tmp_path / "cells")]
+    assert main([*words, "--closed-loop"]) == 0
+    shown = capsys.readouterr().out
+    assert "Closed-loop AIR" in shown
+    values = pd.read_csv(tmp_path / "out" / "table1.csv")
+    metrics = list(dict.fromkeys(values["metric"]))
+    assert metrics[-3:] == ["Closed_Loop_AIR", "Closed_Loop_Cost", "Closed_Loop_Decisions"]
+    ours = values[values["metric"].isin(metrics[-3:])]
+    assert ours["paper_mean"].isna().all()
+    assert np.isfinite(ours["mean"]).all()
+    people = pd.read_csv(tmp_path / "out" / "table1-people.csv")
+    grsp = people[people["Method"] == "GrSp"]
+    estimate = ours.set_index(["method", "metric"]).loc[("GrSp", "Closed_Loop_AIR"), "mean"]
+    assert grsp["Closed_Loop_AIR"].mean() == pytest.approx(estimate, rel=1e-4)
+    assert (grsp["Closed_Loop_AIR_Lower"] <= grsp["Closed_Loop_AIR"]).all()
+    assert (grsp["Closed_Loop_AIR"] <= grsp["Closed_Loop_AIR_Upper"]).all()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["settings"]["closed_loop"] is True
+    # without it the same cells are used, and the columns are the paper's
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "Closed-loop" not in shown
+    assert "8 of 8 cells were stored before" in shown
+    assert list(dict.fromkeys(pd.read_csv(tmp_path / "out" / "table1.csv")["metric"])) == metrics[:-3]
 
 
 def killed_in_the_middle(folder, methods):

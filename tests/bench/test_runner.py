@@ -76,9 +76,7 @@ def test_failing_method_fails_alone_and_is_run_again(monkeypatch, tmp_path):
 
 def test_failing_metric_fails_alone(monkeypatch, tmp_path):
     bad, good = judgement(metric="Sparsity"), judgement()
-    monkeypatch.setitem(
-        METRICS, "Sparsity", SimpleNamespace(evaluation=lambda model, options: 1 / 0, needs_noise=False)
-    )
+    monkeypatch.setitem(METRICS, "Sparsity", SimpleNamespace(evaluation=lambda model, options: 1 / 0, needs=()))
     finished = run([bad, good], tmp_path)
     assert dict(finished.errors) == {bad: "ZeroDivisionError: division by zero"}
     assert set(finished.results) == {good.recourse, good}

@@ -214,6 +214,9 @@ def test_claims_match_loops_over_people():
     assert kinds == {"held", "sure", "by chance"}
 
 
+RATE = {"Acc_AIR": 0.2, "Acc_AIR_Lower": 0.1, "Acc_AIR_Upper": 0.3}
+
+
 def finished_cells():
     """Return a complete experiment, one with a failed judgement, one with failed recourse, and the finished cells."""
     setting, noise = Setting("german", "linear", seed=3), NoiseSettings.from_mapping({"action_unit": 0.05})
@@ -229,7 +232,7 @@ def finished_cells():
         cells[0]: recourse,
         cells[1]: recourse,
         whole.judgements[0]: Result({"Proximity": np.array([0.5, np.nan])}),
-        whole.judgements[1]: Result({"Acc_AIR": np.array([0.2, np.nan]), "Acc_AIR_Lower": np.array([0.1, np.nan])}),
+        whole.judgements[1]: Result({name: np.array([rate, np.nan]) for name, rate in RATE.items()}),
         half.judgements[0]: Result({"Proximity": np.array([1.0, 2.0])}),
     }
     failed = {half.judgements[1]: "E: judged", cells[2]: "E: made", none.judgements[0]: "E: made"}
@@ -243,7 +246,7 @@ def test_results_frame_collects_cell_results():
             "Dataset": "german", "Classifier": "linear", "Method": ["GrSp", "GrSp", "PROBE", "PROBE"],
             "Condition": "action_unit=0.05", "Seed": 3, "Person": ["8", "11"] * 2,
             "Proximity": [0.5, np.nan, 1.0, 2.0], "Steps": [10.0, np.nan, 20.0, 40.0],
-            "Acc_AIR": [0.2, np.nan, np.nan, np.nan], "Acc_AIR_Lower": [0.1, np.nan, np.nan, np.nan],
+            **{name: [rate, np.nan, np.nan, np.nan] for name, rate in RATE.items()},
             "Recourse_Time": 1.5, "Training_Time": 7.0, "Alone": False,
         }
     )  # fmt: skip
@@ -350,3 +353,17 @@ def test_every_value_of_a_table_matches_a_loop():
         assert place["best"] == (rivals[place["method"]] == min(rivals.values()))
         assert place["best_robust"] == (place["method"] in robust and rivals[place["method"]] == top)
     assert set(places["tag"]) == {WITHIN, BETTER, DIFFERS}
+
+
+def test_closed_loop_is_in_table_1_and_the_frontier_on_request():
+    plain, asked = Scope(("german",)), Scope(("german",), closed_loop=True)
+    for make in (layouts.table_1, layouts.frontier):
+        before, after = make(plain), make(asked)
+        columns = [column.metric for column in after.layout.columns]
+        assert columns == [*(column.metric for column in before.layout.columns), *layouts.CLOSED_LOOP]
+        for old, new in zip(before.experiments, after.experiments, strict=True):
+            (further,) = set(new.judgements) - set(old.judgements)
+            assert further.metrics == ("Closed_Loop_AIR",)
+            assert set(old.judgements) < set(new.judgements)
+    for make in (layouts.linear, layouts.rose_one, layouts.rose_mul, layouts.plausible):
+        assert make(plain) == make(asked)

@@ -13,8 +13,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rose_carla.datasets import encoded_columns
 from rose_carla.errors import PlanError
-from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP
+from rose_carla.mdp import Accumulated, ActionSpace, Feature, OneOff, Precise, RecourseMDP, Revisited, check_mdp
 from rose_carla.noise import GaussianNoise
+from rose_carla.ppo import PPOSettings, train
 
 BINARY, THREE = np.array([[0.0], [1.0]]), np.eye(3)
 #: Columns: income, age (increases only), home (one column), job (three columns), country (immutable).
@@ -329,3 +330,80 @@ def test_noisy_steps_of_an_action(noise_per, n_steps):
     crowd = noise.advance(np.zeros((2, 2, 1)), np.array([[0.4], [0.0]]), np.random.default_rng(0))
     np.testing.assert_allclose(crowd[:, :, 0], [[0.4, 0.4], [0.0, 0.0]])
     np.testing.assert_allclose(variances, [[0.004 / n_steps] * 2] * n_steps)
+
+
+@given(seed=st.integers(0, 2**32 - 1), partial=st.booleans(), spread=st.sampled_from([0.0, 0.3, 3.0]))
+@hypothesis_settings(deadline=None, max_examples=25)
+def test_lengths_of_actions_against_a_loop(seed, partial, spread):
+    """Wherever people landed: between categories, out of range, at bounds and within rounding errors of them."""
+    features = [*FEATURES[:2], Feature("debt", (6,), unit=0.25, lower=0.1, upper=0.8), *FEATURES[2:]]
+    actions, rng = ActionSpace(features, 7, 0.1, (1, 3), partial), np.random.default_rng(seed)
+    states = starts()[:8] + rng.normal(0, spread, (8, 7))
+    edges = rng.choice([0.0, 0.1, 0.8, 1.0, 1e-10, 1 - 1e-10], states.shape)
+    states = np.where(rng.random(states.shape) < 0.3, edges, states)
+    lengths = actions.lengths(states)
+    assert lengths.shape == (8, actions.n)
+    for row, state in enumerate(states):
+        for number in range(actions.n):
+            end = actions.apply(state[None], np.array([number]))[0]
+            assert lengths[row, number] == pytest.approx(np.abs(end - state).sum(), abs=3e-9)
+
+
+def revisited(variance=0.01, stop=None, **options):
+    return Revisited(lambda rows: probability(rows) > 0.5, GaussianNoise(), variance, 0.1, stop=stop, **options)
+
+
+def test_people_who_revisit_act_from_where_they_landed():
+    mdp = RecourseMDP(space(), probability, starts(), revisited(0.02), max_actions=8)
+    observations, rng = mdp.reset(30, np.random.default_rng(0)), np.random.default_rng(1)
+    before, moved = mdp.states, 0
+    for _ in range(20):
+        np.testing.assert_array_equal(observations, before)
+        actions = np.array([rng.choice(np.flatnonzero(row)) for row in mdp.mask()])
+        step = mdp.step(actions)
+        planned = mdp.actions.apply(before, actions)
+        # noise in all columns, also those that no action changes; of a size that grows with the action
+        off = step.finals - planned
+        assert (off != 0).all()
+        assert (np.abs(off) < 6 * np.sqrt(0.02 * step.sizes)[:, None]).all()
+        chance = probability(step.finals)
+        np.testing.assert_array_equal(step.reached, chance > 0.5)
+        np.testing.assert_allclose(step.rewards, np.where(step.reached, 100.0, chance))
+        running = ~(step.terminated | step.truncated)
+        np.testing.assert_array_equal(mdp.states[running], step.finals[running])
+        moved += (np.abs(mdp.states[:, 3:6] * (1 - mdp.states[:, 3:6])) > 1e-3).any(axis=1).sum()
+        observations, before = step.observations, mdp.states
+    assert moved > 100  # people between categories
+
+
+def test_people_who_revisit_may_have_to_arrive_robustly():
+    """Favourable above 0.5 with one-off noise of sd 0.1: robust above 0.5 + 0.1 * 0.674."""
+    accepts = lambda rows: rows[:, 0] > 0.5  # noqa: E731
+    noise = revisited(1e-12, OneOff(accepts, GaussianNoise(), 0.01, 20_000))
+    actions = ActionSpace([Feature("income", (0,))], width=1, action_unit=0.01)
+    for start, reached in ((0.555, False), (0.565, True)):
+        mdp = RecourseMDP(actions, lambda states: states[:, 0], np.array([[start]]), noise, tau=0.75)
+        mdp.reset(1, np.random.default_rng(0))
+        step = mdp.step(np.array([1]))
+        assert (step.finals[0, 0], step.reached[0]) == (pytest.approx(start + 0.01, abs=1e-4), reached)
+    assert noise.with_samples(7).stop.n_samples == 7
+    assert revisited().with_samples(7).stop is None
+
+
+@pytest.mark.parametrize("noise_per", ["unit", "action"])
+def test_revisited_worlds_pass_the_checker(noise_per):
+    # noise leads beyond bounds and between categories: what remains is the interface
+    mdp = RecourseMDP(space(), probability, starts(), revisited(0.02, noise_per=noise_per))
+    interface = {name: getattr(mdp, name) for name in ("width", "n_actions", "reset", "mask", "step")}
+    check_mdp(SimpleNamespace(**interface))
+
+
+def test_a_revisited_world_is_learned():
+    """Two features, one of them useless: the policy raises the other, wherever people landed."""
+    actions = ActionSpace([Feature("income", (0,)), Feature("shoes", (1,))], 2, 0.1)
+    noise = Revisited(lambda rows: rows[:, 0] > 0.5, GaussianNoise(), 0.003, 0.1)
+    first = np.random.default_rng(0).random((100, 2)) * [0.5, 1.0]
+    mdp = RecourseMDP(actions, lambda rows: np.clip(rows[:, 0], 0, 1), first, noise, max_actions=20)
+    policy, _ = train(mdp, PPOSettings(n_updates=6, n_envs=64, n_steps=16, batch_size=256, restarts=0), 0)
+    states = np.random.default_rng(1).uniform([-0.3, -0.3], [0.5, 1.3], (200, 2))
+    assert (policy.greedy(states, actions.mask(states)) == 1).mean() > 0.95

@@ -361,7 +361,10 @@ def check_metrics(table, kind, returned, people, plans, options):
         options = {"n_samples": 10, "unit_variance": 0.01, "action_unit": 0.2, **options}
     for column, metric in metrics.METRICS.items():
         if column != "Recourse_Time":
-            evaluation = metric.evaluation(model, options if "noise" in metric.needs else {})
+            given = options if "noise" in metric.needs else {}
+            if "method" in metric.needs and isinstance(given, dict):
+                given = {**given, "method": method, "n_tries": 2, "max_decisions": 2}
+            evaluation = metric.evaluation(model, given)
             check_values(evaluation.get_evaluation(factuals, method.ends), factuals)
     check_values(Benchmark(model, method, factuals, options).run_benchmark(), factuals)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -29,9 +30,10 @@ def make_plan(steps=2, found=True, reason="", accepted=True, probability=0.44444
 def test_one_row_for_each_step():
     frame = make_plan().to_frame()
     assert tuple(frame.columns) == COLUMNS
+    outcome = [6, 0.4444, 0.4, 0.5, True, 0.12, 0.1, 0.14, None, None, None, None, ""]
     assert frame.to_numpy().tolist() == [
-        ["P1", "plan", 1, "duration", 36, 25.8, 6, 0.4444, 0.4, 0.5, True, 0.12, 0.1, 0.14, ""],
-        ["P1", "plan", 2, "other-debtors", "none", "guarantor", 6, 0.4444, 0.4, 0.5, True, 0.12, 0.1, 0.14, ""],
+        ["P1", "plan", 1, "duration", 36, 25.8, *outcome],
+        ["P1", "plan", 2, "other-debtors", "none", "guarantor", *outcome],
     ]
 
 
@@ -64,11 +66,25 @@ def test_json_object():
         "reason": "",
         "success": success,
         "without_plan": {"probability": 0.12, "lower": 0.1, "upper": 0.14},
+        "revisits": None,
+        "revisited": None,
         "steps": [
             {"feature": "duration", "from": 36, "to": 25.8, **outcome},
             {"feature": "other-debtors", "from": "none", "to": "guarantor", **outcome},
         ],
     }
+
+
+def test_success_of_people_who_come_back():
+    back = {"revisits": 3, "revisited": Success(0.98764, 0.96, 0.99)}
+    plan = dataclasses.replace(make_plan(1), **back)
+    assert plan.lines()[-1] == "  Coming back up to 3 times: success 99% (96% to 99%)"
+    columns = ["revisits", "revisited", "revisited_lower", "revisited_upper"]
+    for each in (plan, dataclasses.replace(make_plan(0), **back)):
+        assert each.to_frame()[columns].to_numpy().tolist() == [[3, 0.9876, 0.96, 0.99]]
+    about = plan.to_dict()
+    assert about["revisits"] == 3
+    assert about["revisited"] == {"probability": 0.9876, "lower": 0.96, "upper": 0.99}
 
 
 def test_tidy_keeps_other_values():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rose_carla.datasets import feature_groups, valid_encodings
 from rose_carla.errors import DataError, ModelError, PlanError
-from rose_carla.noise import PlausibleNoise, density_of, linear_invalidation_rate, wilson_interval
+from rose_carla.noise import PlausibleNoise, density_of, execute, linear_invalidation_rate, wilson_interval
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import oracle
@@ -201,19 +201,31 @@ def test_reason_states_the_best_rate_and_the_one_required(rose_one):
     )
 
 
-def test_next_action_plans_from_the_current_state(rose_one, compas_ann, people):
-    plan = rose_one.plan(people.head(1))[0]
-    step = rose_one.next_action(people.iloc[0])
-    assert (step.feature, step.after) == (plan.steps[0].feature, plan.steps[0].after)
-    # half of the way: a shorter plan is left
+def test_next_action_is_one_step_from_the_current_state(compas_ann, people):
+    method = RoseOne(compas_ann, BRIEF)
+    numbers = set(compas_ann.data.continuous)
+    plans = [plan for plan in method.plan(people.head(12)) if {step.feature for step in plan.steps} <= numbers]
+    plan = plans[0]
+    # a quarter of the way: a shorter plan is left
     order = compas_ann.feature_input_order
-    halfway = pd.Series(plan.states[0] + 0.5 * plan.actions.sum(axis=0), index=order)
-    again = rose_one.plan(halfway.to_frame().T)[0]
+    later = pd.Series(plan.states[0] + 0.25 * plan.actions.sum(axis=0), index=order)
+    again = method.plan(later.to_frame().T)[0]
     assert again.found
     assert again.cost < plan.cost
-    assert rose_one.next_action(pd.Series(plan.counterfactual, index=order)) is None
+    for state in (people.loc[plan.label], later):
+        row = array(compas_ann, state.to_frame().T)[0]
+        step = method.next_action(state)
+        np.testing.assert_array_equal(step.change, method.advise(row[None], np.array([np.inf]))[0][0])
+        assert [compas_ann.feature_input_order[column] for column in np.flatnonzero(step.change)] == [step.feature]
+        # its success is that of people who implement it unit by unit
+        noise = PlausibleNoise(density_of(compas_ann, "scott", 1e-6, 50_000))
+        rng = np.random.default_rng(5)
+        ends = execute(row[None], [step.change[None]], noise, 0.0005, 0.025, 2000, rng)[0]
+        share = models.favourable(compas_ann)(ends).mean()
+        assert step.success.lower - 0.04 < share < step.success.upper + 0.04
+    assert method.next_action(pd.Series(plan.counterfactual, index=order)) is None
     with pytest.raises(DataError, match="one person"):
-        rose_one.next_action(people.head(2))
+        method.next_action(people.head(2))
 
 
 def test_accepted_people_are_unchanged_with_an_empty_plan(rose_one, compas_ann, people):
@@ -307,8 +319,9 @@ def test_reason_without_a_plan(compas):
     assert not plan.found
     assert "no state in reach" in plan.reason
     assert np.isnan(plan.counterfactual).all()
-    with pytest.raises(PlanError, match="no plan found"):
-        method.next_action(factuals.iloc[0])
+    # people may go on, but no step of theirs succeeds
+    step = method.next_action(factuals.iloc[0])
+    assert (step.success.probability, step.accepted) == (0, False)
 
 
 class BlackBox(MLModel):

@@ -51,9 +51,11 @@ class ClosedLoopAIR(InvalidationMetric):
     stream = 4
 
     def __init__(self, mlmodel: MLModel, hyperparams: Mapping[str, Any] | None = None) -> None:
-        options = dict(hyperparams or {}) if hyperparams is None or isinstance(hyperparams, Mapping) else hyperparams
-        method = options.pop("method", None) if isinstance(options, dict) else None
-        super().__init__(mlmodel, options)
+        method = None
+        if isinstance(hyperparams, Mapping):
+            method = hyperparams.get("method")
+            hyperparams = {name: value for name, value in hyperparams.items() if name != "method"}
+        super().__init__(mlmodel, hyperparams)
         if not callable(getattr(method, "get_counterfactuals", None)):
             raise NoiseError("ClosedLoopAIR asks the method again: pass hyperparams={'method': ...}.")
         self.method: Any = method

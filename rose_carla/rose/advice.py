@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from carla.models.api import MLModel
+from rose_carla._lib.params import Hyperparameters, choice, integer, optional
+from rose_carla.errors import PlanError, short_repr
 from rose_carla.mdp import ActionSpace, Revisited
 from rose_carla.models import probability
-from rose_carla.noise import InvalidationRate, closed_loop, row_generators
+from rose_carla.noise import NOISE_PER, InvalidationRate, closed_loop, row_generators
 from rose_carla.noise.closed_loop import COST, DECISIONS, NO_ANSWER, Advise, ClosedLoop
 from rose_carla.ppo import ActorCritic
 from rose_carla.rose.plan import Success, original_values
@@ -25,10 +27,47 @@ _PROMISING = 0.25
 _ROWS = 4000
 #: Streams of random numbers of a state: crowds of an answer, tries, and whether people have arrived robustly.
 _ADVICE, _TRIES, _ARRIVAL = 2, 3, 4
+#: When people stop.
+STOPS = ("accepted", "robust")
 #: What each outcome of a failed try is called.
 _REASONS = {DECISIONS: "decisions", COST: "cost", NO_ANSWER: "no answer"}
 #: Share of tries whose cost and number of decisions are below the reported quantile.
 _QUANTILE = 0.9
+
+
+@dataclass(frozen=True)
+class FollowSettings(Hyperparameters):
+    """Options of :meth:`rose_carla.rose.Rose.follow`."""
+
+    #: Independent tries of each person.
+    n_tries: int = integer(100, le=10**6)
+    #: Maximum number of answers that a try implements.
+    max_decisions: int = integer(20, le=10**4)
+    #: When people stop.
+    stop: str = choice("accepted", names=STOPS)
+    #: Whether answers are implemented with a NoisyStep per unit of action or per action.
+    noise_per: str = choice("unit", names=NOISE_PER)
+
+
+@dataclass(frozen=True)
+class RevisitSettings(Hyperparameters):
+    """Option of :meth:`rose_carla.rose.Rose.plan`."""
+
+    #: Maximum number of further answers of people who implemented the plan, if it says how they fare.
+    revisits: int | None = optional(integer(1, le=10**4))
+
+
+def cost_limits(max_cost: Any, n: int) -> np.ndarray:
+    """Return the largest cost of each of ``n`` people."""
+    try:
+        limits = np.asarray(max_cost, dtype=float)
+    except (TypeError, ValueError):
+        limits = np.full(1, np.nan)
+    if limits.shape not in ((), (n,)) or not (limits >= 0).all():
+        raise PlanError(
+            f"max_cost must be a number of at least 0, or one for each of {n} people, got {short_repr(max_cost)}."
+        )
+    return np.broadcast_to(limits, n)
 
 
 def greedy_changes(
@@ -50,6 +89,7 @@ def simulate(
     max_decisions: int,
     seed: int,
     max_costs: np.ndarray | None = None,
+    first: Sequence[np.ndarray] | None = None,
 ) -> ClosedLoop:
     """Return tries of people (b, d) who implement answers with ``noise`` until they are where they may stop.
 
@@ -77,6 +117,7 @@ def simulate(
         row_generators(factuals, seed, _TRIES),
         max_costs,
         noise.noise_per,
+        first,
     )
 
 
@@ -125,15 +166,11 @@ class Advisor:
         # robust ends are not a question of the next action alone
         rows = np.flatnonzero(mask.any(axis=1) & (self.space.moves[numbers] != 0) & (self.noise.stop is None))
         if len(rows):
-            shares = self._best_shares(states[rows], numbers[rows], budgets[rows])
-            longest = self._longest_moves(states[rows], numbers[rows])
+            longest = self.space.apply(states[rows], self._longest[numbers[rows]]) - states[rows]
+            shares = self._best_shares(states[rows], longest, budgets[rows])
             chosen = np.flatnonzero(shares > 0)
             changes[rows[chosen]] = longest[chosen] * shares[chosen, None]
         return changes
-
-    def _longest_moves(self, states: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the longest moves (m, d) in the direction of actions."""
-        return self.space.apply(states, self._longest[numbers]) - states
 
     @functools.cached_property
     def _longest(self) -> np.ndarray:
@@ -142,9 +179,8 @@ class Advisor:
         same = (features == features[:, None]) & (np.sign(moves) == np.sign(moves)[:, None])
         return np.where(same, np.abs(moves), -1).argmax(axis=1)
 
-    def _best_shares(self, states: np.ndarray, numbers: np.ndarray, budgets: np.ndarray) -> np.ndarray:
-        """Return which share of the longest move to advise, 0 for the policy's own length."""
-        longest = self._longest_moves(states, numbers)
+    def _best_shares(self, states: np.ndarray, longest: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+        """Return which share (m,) of the longest move (m, d) to advise, 0 for the policy's own length."""
         units = (np.abs(longest) / self.space.units).sum(axis=1)
         lengths = np.abs(longest).sum(axis=1)
         rngs = row_generators(states, self.seed, _ADVICE)
@@ -268,11 +304,8 @@ class Followed:
 
 def _success(succeeded: np.ndarray) -> list[Success]:
     """Return the share of successful tries (b, n) of each row."""
-    rate = InvalidationRate.from_failures((~succeeded).sum(axis=1), succeeded.shape[1], 0.95)
-    return [
-        Success(float(1 - r), float(1 - upper), float(1 - lower))
-        for r, lower, upper in zip(rate.rate, rate.lower, rate.upper, strict=True)
-    ]
+    failures = (~succeeded).sum(axis=1)
+    return Success.from_rates(InvalidationRate.from_failures(failures, succeeded.shape[1], 0.95))
 
 
 def _mean_and_quantile(values: np.ndarray) -> tuple[float, float]:
