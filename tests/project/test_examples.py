@@ -48,7 +48,7 @@ def test_closed_loop_shows_visits_and_success(tmp_path, warm_python):
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     plan, visits, followed = re.split(r"\n(?= *visit)|\n(?=ROSE-mul, closed loop)", done.stdout)
-    assert "With up to 5 revisits: success" in plan
+    assert "Coming back up to 5 times: success" in plan
     rows = [line.split() for line in visits.splitlines()[1:]]
     assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
     assert all(row[-1] == "False" for row in rows[:-1])
