@@ -11,11 +11,15 @@ people, without a limit of cost.
 The reference plans anew with the whole search at every visit, and people implement the first step of that plan. It is
 compared with the policy on a few people with a plan, within twice the cost of it, with the same number of tries; the
 interval of the difference is over people.
+
+``--price`` measures what the closed-loop AIR of each method of Table 1 costs instead: 10 people, 10 tries of each.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +27,10 @@ from dataclasses import dataclass
 import rose_carla
 import numpy as np
 import pandas as pd
+from rose_carla import bench
 from measured_tables import Build, MeasuredTable, add_options, build, chosen_tables
 from result_file import ResultFile, markdown
+from rose_carla.metrics import compute_metric
 from rose_carla.noise import ClosedLoop
 from rose_carla.rose import Rose
 from rose_carla.rose.advice import simulate
@@ -32,6 +38,8 @@ from rose_carla.rose.advice import simulate
 SETTINGS = ("german", "adult", "compas")
 #: Maximum number of answers, and a larger one.
 MAX_DECISIONS, MORE_DECISIONS = 20, 60
+#: People and tries of each whose price is measured.
+PRICE_PEOPLE, PRICE_TRIES = 10, 10
 #: Units of a short plan: with twice its cost there are few tries.
 SHORT = 4
 #: Numbers of decisions after which success is reported.
@@ -228,15 +236,43 @@ def run(tables: dict[str, Build], chosen: argparse.Namespace) -> None:
     print("\n" + markdown(HEADER, [table_line(rows) for rows in parts]), flush=True)
 
 
+def price(names: Sequence[str], seed: int) -> None:
+    """Print what the closed-loop AIR of each method takes: seconds, and those of the processor, without training."""
+    lines = []
+    settings = [bench.Setting(name, seed=seed, people=PRICE_PEOPLE) for name in names]
+    for method_name in bench.TABLE_1:
+        cells = []
+        for setting in settings:
+            model, people = setting.model(), setting.factuals()
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                method, _ = bench.Recourse(setting, method_name).build(model, people)
+                if isinstance(method, Rose):
+                    method.fit_closed_loop()
+                ends = method.get_counterfactuals(people.copy())
+                start, started = time.perf_counter(), time.process_time()
+                options = {"method": method, "n_tries": PRICE_TRIES}
+                rates = compute_metric("Closed_Loop_AIR", model, people, ends, {"seed": seed}, options)
+            seconds, processor = time.perf_counter() - start, time.process_time() - started
+            cells.append(f"{seconds:.2g} ({processor:.2g})")
+            means = ", ".join(f"{name} {mean(rates[name].dropna()):.3f}" for name in rates)
+            print(f"{setting.dataset} {method_name}: {cells[-1]} s; {means}", flush=True)
+        lines.append([method_name, *cells])
+    print("\n" + markdown(["", *names], lines), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, SETTINGS, [0])
     parser.add_argument("--tries", type=int, default=100, metavar="N", help="of each person; default 100")
     parser.add_argument("--reference", type=int, default=20, metavar="N", help="people of the slow reference")
     parser.add_argument("--reference-tries", type=int, default=10, metavar="N", help="of each of them; default 10")
+    parser.add_argument("--price", action="store_true", help="what the metric takes for each method of Table 1 instead")
     chosen = parser.parse_args()
     print(f"rose_carla {rose_carla.__version__}; people with an unfavourable prediction, network, noise of the paper")
-    run(chosen_tables(parser, chosen), chosen)
+    if chosen.price:
+        price(chosen.settings or SETTINGS, chosen.seeds[0])
+    else:
+        run(chosen_tables(parser, chosen), chosen)
 
 
 if __name__ == "__main__":

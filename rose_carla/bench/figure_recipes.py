@@ -23,7 +23,7 @@ _ACTIONABLE = ("credit-amount", "duration", "existing-credits", "installment-rat
 #: Robustness of the plan that is shown, people among whom it is searched, and its largest number of steps.
 _PLAN_TAU, _PLAN_PEOPLE, _PLAN_STEPS = 0.85, 50, 4
 #: People of each data set who come back: methods are asked some hundred times for each.
-_CLOSED_LOOP_PEOPLE = 40
+_CLOSED_LOOP_PEOPLE = 20
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def test_loan_plan_runs_without_a_display(tmp_path):
 
 
 @pytest.mark.slow
-def test_closed_loop_shows_visits_and_success(tmp_path, warm_python):
-    program = [warm_python.executable, EXAMPLES / "closed_loop.py"]
+def test_five_visits_show_answers_and_success(tmp_path, warm_python):
+    program = [warm_python.executable, EXAMPLES / "five_visits.py"]
     done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     plan, visits, followed = re.split(r"\n(?= *visit)|\n(?=ROSE-mul, closed loop)", done.stdout)
