@@ -145,11 +145,15 @@ class Rose(Sequential):
         An action (1, d) in the encoded space, of zeros where none is possible. ``budgets`` (m,) are the L1 lengths that
         people can still go; infinity is no limit.
         """
+        return self._advisor(stop)(states, budgets)
+
+    def _advisor(self, stop: str, noise_per: str | None = None) -> Advisor:
+        """Return what answers people, with a policy that is trained if it is needed for the first time."""
         self._check_trained()
         if stop not in self.closed_loop_policies_:
             self.fit_closed_loop(stop)
         s, policy = self.settings, self.closed_loop_policies_[stop]
-        return Advisor(self.space, policy, self._implementation(stop), s.sparsity_weight, s.seed)(states, budgets)
+        return Advisor(self.space, policy, self._implementation(stop, noise_per), s.sparsity_weight, s.seed)
 
     def follow(
         self,
@@ -203,21 +207,17 @@ class Rose(Sequential):
         if plans is not None and len(plans) != len(rows):
             raise PlanError(f"Expected a plan for each of {len(rows)} people, got {len(plans)}.")
         limits = None if max_cost is None else cost_limits(max_cost, len(rows))
-        noise = self._implementation(options.stop, options.noise_per)
         if isinstance(rng, np.random.Generator):
             rng = int(rng.integers(2**63))
         chosen = self.settings.seed if rng is None else check_seed(rng, PlanError)
-
-        def advise(states: np.ndarray, budgets: np.ndarray) -> list[np.ndarray]:
-            return self.advise(states, budgets, options.stop)
-
+        advisor = self._advisor(options.stop, options.noise_per)
         n_people = max(1, _TRIES // options.n_tries)
         parts = [slice(start, start + n_people) for start in range(0, len(rows), n_people)]
         disable = None if self.settings.progress is None else not self.settings.progress
         found = [
             simulate(
-                advise,
-                noise,
+                advisor,
+                advisor.noise,
                 self.task.tau,
                 rows[part],
                 options.n_tries,
