@@ -21,7 +21,7 @@ from rose_carla.rose.plan import Success, original_values
 
 #: People who implement an answer noisily, to choose its length.
 _CROWD = 16
-#: Share of them that must arrive for the length to be chosen by it; below, the policy's own length is kept.
+#: Share of them that must arrive for the length to be chosen by it; below, the longest move is advised.
 _PROMISING = 0.25
 #: Answers at a time, which bounds memory.
 _ROWS = 4000
@@ -128,7 +128,7 @@ class Advisor:
     The policy chooses the feature and the direction. How far to go is decided by the noise: people who move unit by
     unit pass all shorter moves, so one simulation of the longest move gives the chance p of success of each length k,
     and the length with the lowest expected cost of a success, (k + w) / p, is advised. Where no length has a fair
-    chance, people are still on their way, and the policy's own length is kept.
+    chance, people are still on their way, and the longest move is advised.
 
     A state may be anywhere. Setting a category sets all of its columns, also those of a person between categories, who
     can be advised the nearest one. A feature out of range can only move back into it. Far from data the policy has been
@@ -180,13 +180,13 @@ class Advisor:
         return np.where(same, np.abs(moves), -1).argmax(axis=1)
 
     def _best_shares(self, states: np.ndarray, longest: np.ndarray, budgets: np.ndarray) -> np.ndarray:
-        """Return which share (m,) of the longest move (m, d) to advise, 0 for the policy's own length."""
+        """Return which share (m,) of the longest move (m, d) to advise, 0 for the policy's own."""
         units = (np.abs(longest) / self.space.units).sum(axis=1)
         lengths = np.abs(longest).sum(axis=1)
         rngs = row_generators(states, self.seed, _ADVICE)
         starts = np.repeat(states[:, None, :], _CROWD, axis=1)
         crowd = starts.copy()
-        best, lowest = np.zeros(len(states)), np.full(len(states), np.inf)
+        best, lowest = (lengths <= budgets + 1e-9).astype(float), np.full(len(states), np.inf)
         for step in range(1, int(np.ceil(units.max() - 1e-9)) + 1):
             share = np.minimum(step / units, 1.0)
             before = np.minimum((step - 1) / units, 1.0)
