@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Coming back
 #
-# Nobody implements advice exactly. A person whose loan was refused asks what to do, does it as well as they can, looks
-# where they landed and asks again, until the loan is granted. The table is the German credit data with readable
+# People implement advice imprecisely. A person whose loan was refused asks what to do, does it as well as they can,
+# looks where they landed and asks again, until the loan is granted. The table is the German credit data with readable
 # categories, the classifier a small network.
 
 # %%

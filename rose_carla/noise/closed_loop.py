@@ -102,16 +102,16 @@ def closed_loop(
     arrived = np.repeat(np.asarray(favourable(factuals), dtype=bool), n_tries)
     outcomes[arrived] = SUCCESS
     alive = np.flatnonzero(~arrived)
+    nothing = np.empty((0, states.shape[1]))
     for decision in range(max_decisions):
         if len(alive) == 0:
             break
-        given = [np.empty((0, states.shape[1]))] * len(alive)
-        if first is not None and decision == 0:
-            given = [first[row // n_tries] for row in alive.tolist()]
-        asking = np.array([row for row, plan in enumerate(given) if len(plan) == 0], dtype=int)
-        plans = list(given)
+        given = first if decision == 0 else None
+        plans = [nothing if given is None else given[row // n_tries] for row in alive.tolist()]
+        asking = np.array([row for row, plan in enumerate(plans) if len(plan) == 0], dtype=int)
         if len(asking):
-            answers = advise(states[alive[asking]], (limits - costs)[alive[asking]])
+            tries = alive[asking]
+            answers = advise(states[tries], limits[tries] - costs[tries])
             for row, answer in zip(asking.tolist(), answers, strict=True):
                 plans[row] = answer
         sizes = np.array([np.abs(plan).sum() for plan in plans])
